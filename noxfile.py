@@ -1,0 +1,179 @@
+"""Everything that is checked, one session each; `.ci/run` calls these and nothing else.
+
+Torch is large. So there are two virtual environments for all sessions that need it, kept between them: `.nox/cpu` for
+what any build of torch can show, and `.nox/cuda` for the build that a plain `pip install` brings, with CUDA on Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "pure", "coverage", "wheel", "docs"]
+
+ROOT = Path(__file__).parent
+VENVS = ROOT / ".nox"
+DIST = ROOT / "dist"
+# Any release will do for the checks that need no CUDA build; one is named, so that its CPU build is taken where there is
+# one.
+CPU_TORCH = "torch==2.13.0"
+PURE_NEEDS = ["hypothesis>=6.100", "pytest>=8.2", "pytest-timeout>=2.3", "typing-extensions>=4.10"]
+FRAMEWORKS = ["accelerate", "lightning", "ray[train]"]
+
+
+class Venv:
+    """A virtual environment under `.nox` that several sessions share."""
+
+    def __init__(self, session: nox.Session, name: str, *, python: str = sys.executable, new: bool = False) -> None:
+        self.session = session
+        self.bin = VENVS / name / ("Scripts" if os.name == "nt" else "bin")
+        self.is_new = new or not self.bin.exists()
+        if self.is_new:
+            session.run(python, "-m", "venv", "--clear", str(self.bin.parent), external=True)
+
+    def run(self, *command: str, **env: str) -> None:
+        """Run *command* as in the activated environment, without `PYTHONPATH`: what is found is what is installed."""
+        path = os.pathsep.join([str(self.bin), os.environ.get("PATH", "")])
+        activated = {"PATH": path, "VIRTUAL_ENV": str(self.bin.parent), "PYTHONPATH": None, **env}
+        self.session.run(shutil.which(command[0], path=path) or command[0], *command[1:], env=activated, external=True)
+
+    def install(self, *what: str) -> None:
+        """Install with pip."""
+        self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what)
+
+
+def cpu_venv(session: nox.Session) -> Venv:
+    """Return the environment with the tools and a small build of torch; the package is installed so that edits show at once."""
+    venv = Venv(session, "cpu")
+    if venv.is_new:
+        venv.install(CPU_TORCH)
+        venv.install("--editable", ".[nvml,test,dev]")
+    return venv
+
+
+def cuda_venv(session: nox.Session) -> Venv:
+    """Return the environment that the README's commands made, with the package as it is now."""
+    venv = Venv(session, "cuda")
+    venv.install(".[test]")
+    venv.install("--force-reinstall", "--no-deps", ".")
+    return venv
+
+
+def pythons() -> dict[str, str]:
+    """Return the supported interpreters of this machine: minor version to program, pyenv's included."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found: dict[str, str] = {}
+    for version in ("3.10", "3.11", "3.12", "3.13", "3.14"):
+        candidates = [
+            shutil.which(f"python{version}"),
+            *(str(p) for p in pyenv.glob(f"{version}.*/bin/python{version}")),
+        ]
+        for candidate in filter(None, candidates):
+            # A pyenv shim is on the path for versions that cannot be started.
+            if not subprocess.run([candidate, "-c", "import venv"], capture_output=True, check=False).returncode:
+                found[version] = candidate
+                break
+    return found
+
+
+def shell_blocks(page: Path) -> list[str]:
+    """Return the text of each shell block of a Markdown page."""
+    return re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and the import contracts."""
+    venv = cpu_venv(session)
+    venv.run("ruff", "check", ".")
+    venv.run("ruff", "format", "--check", ".")
+    venv.run("lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types, of the package and of its use."""
+    venv = cpu_venv(session)
+    venv.run("mypy")
+    venv.run("pyright")
+
+
+@nox.session
+def pure(session: nox.Session) -> None:
+    """Run the pure tests without torch, on each Python that this machine has."""
+    found = pythons()
+    if not found:
+        session.error("no supported Python was found")
+    for version, python in found.items():
+        session.log(f"Python {version}: {python}")
+        venv = Venv(session, f"pure-{version}", python=python)
+        venv.install(*PURE_NEEDS)
+        venv.install("--force-reinstall", "--no-deps", ".")
+        venv.run("python", "-m", "pytest", "tests/pure", *session.posargs)
+    session.log(f"pure tests ran on Python {', '.join(found)}")
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Run the pure tests and those of any build of torch; every branch must be taken."""
+    venv = cpu_venv(session)
+    venv.run("coverage", "run", "-m", "pytest", "tests/pure", "tests/torch", *session.posargs)
+    venv.run("coverage", "report")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the sdist, the wheel from it, and run the tests against the installed wheel."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    cpu_venv(session).run("python", "-m", "build", "--outdir", str(DIST))
+    (built,) = DIST.glob("*.whl")
+    venv = Venv(session, "wheel", new=True)
+    venv.install(CPU_TORCH)
+    venv.install(f"{built}[test]")
+    venv.run("python", "-m", "pytest", "tests/pure", "tests/torch", *session.posargs, SAFEDEV_DIST=str(DIST))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error."""
+    if not (ROOT / "docs" / "conf.py").exists():
+        session.error("docs/conf.py is missing")
+    venv = cpu_venv(session)
+    venv.install("--editable", ".[docs]")
+    venv.run("python", "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
+
+
+@nox.session
+def readme(session: nox.Session) -> None:
+    """Run the README's two commands in a fresh virtual environment, word for word."""
+    commands = shell_blocks(ROOT / "README.md")
+    venv = Venv(session, "cuda", new=True)
+    for command in commands:
+        venv.run("bash", "-euc", command)
+
+
+@nox.session
+def pretend_gpu(session: nox.Session) -> None:
+    """Run the tests of a CUDA build of torch over pretend GPUs."""
+    venv = cuda_venv(session)
+    venv.run("python", "-m", "pytest", "tests/pretend_gpu", *session.posargs, SAFEDEV_REQUIRE_PRETEND_GPU="1")
+
+
+@nox.session
+def launchers(session: nox.Session) -> None:
+    """Run the tests that start real launchers: torchrun, MPI, Slurm and the frameworks."""
+    venv = cuda_venv(session)
+    version = "import importlib.metadata as m; print('torch', m.version('torch'))"
+    venv.run("python", "-c", version)
+    venv.install(*FRAMEWORKS)
+    venv.run("python", "-c", version)
+    required = {"SAFEDEV_REQUIRE_PRETEND_GPU": "1", "SAFEDEV_REQUIRE_LAUNCHERS": "1"}
+    venv.run("python", "-m", "pytest", "tests/launchers", *session.posargs, **required)
