@@ -22,8 +22,7 @@ nox.options.sessions = ["lint", "types", "pure", "coverage", "wheel", "docs"]
 ROOT = Path(__file__).parent
 VENVS = ROOT / ".nox"
 DIST = ROOT / "dist"
-# Any release will do for the checks that need no CUDA build; one is named, so that its CPU build is taken where there is
-# one.
+# Any release will do for the checks that need no CUDA build; one is named, so that a CPU build of it can be provided.
 CPU_TORCH = "torch==2.13.0"
 PURE_NEEDS = ["hypothesis>=6.100", "pytest>=8.2", "pytest-timeout>=2.3", "typing-extensions>=4.10"]
 FRAMEWORKS = ["accelerate", "lightning", "ray[train]"]
@@ -51,7 +50,7 @@ class Venv:
 
 
 def cpu_venv(session: nox.Session) -> Venv:
-    """Return the environment with the tools and a small build of torch; the package is installed so that edits show at once."""
+    """Return the environment with the tools and any build of torch; edits of the package show in it at once."""
     venv = Venv(session, "cpu")
     if venv.is_new:
         venv.install(CPU_TORCH)
