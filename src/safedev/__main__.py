@@ -1,0 +1,5 @@
+"""``python -m safedev``."""
+
+from safedev._audit import main
+
+raise SystemExit(main())

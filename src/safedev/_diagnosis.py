@@ -1,0 +1,149 @@
+"""A request, the reading it was judged by, and what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safedev._resolve import resolve
+from safedev._text import counted, marked, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from safedev._request import Request
+    from safedev._snapshot import Snapshot
+
+OBSERVATIONS = frozenset({"one-device-per-rank"})
+"""Codes of findings that tell what is, and no fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One reason, with one remedy, under a stable code.
+
+    Attributes:
+        code: Stable name of the reason; the documentation has a section for each.
+        reason: What is so, with the values that show it.
+        remedy: What to do; empty where there is nothing to do.
+        suggestion: A device that is valid here, as ``cuda:1`` or ``cpu``; None: none is suggested.
+    """
+
+    code: str
+    reason: str
+    remedy: str = ""
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What became of a request, and why.
+
+    Attributes:
+        request: What was asked for.
+        snapshot: What it was judged by. It holds the variables that were looked at, and no others.
+        device: The device that the request gets, as ``cuda:1``; None: it cannot be had.
+        ordinal: The ordinal that was meant, from 0; None where it is not known, or none was meant.
+        remark: What is special about the answer; see ``safedev._resolve``.
+        findings: The reasons, most specific first.
+    """
+
+    request: Request
+    snapshot: Snapshot
+    device: str | None
+    ordinal: int | None
+    remark: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the request can be had as it is."""
+        return self.device is not None
+
+    def render(self) -> str:
+        """The whole diagnosis as text; its first line stands alone."""
+        lines = [_headline(self)]
+        if asker := _asker(self):
+            lines.append(f"  asked for by: {asker}")
+        lines += _mask_lines(self.snapshot)
+        if self.snapshot.refusal:
+            lines.append(f"  the driver said: {quoted(self.snapshot.refusal, 200)}")
+        for finding in self.findings:
+            lines.append(f"  why: {finding.reason} [{finding.code}]")
+            if finding.remedy:
+                lines.append(f"  fix: {finding.remedy}")
+        return "\n".join(lines)
+
+
+def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
+    """Judge *request* by *snapshot*, and nothing else."""
+    from safedev._rules import RULES  # a rule makes findings, so it stands above this module
+
+    device, ordinal, remark = resolve(request, snapshot)
+    if device == snapshot.refused:
+        device = None
+    bare = Diagnosis(request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=())
+    findings: list[Finding] = []
+    for rule in RULES:
+        findings += rule(bare, findings)
+    return Diagnosis(
+        request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=tuple(findings)
+    )
+
+
+def describe_visible(count: int, kind: str = "cuda") -> str:
+    """Say which devices there are, in a clause."""
+    if count == 0:
+        return f"no {'CUDA' if kind == 'cuda' else kind} device is visible"
+    if count == 1:
+        return f"{kind}:0 is the only visible device"
+    return f"{counted(count, 'device')} are visible, {kind}:0 to {kind}:{count - 1}"
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    request, snapshot = diagnosis.request, diagnosis.snapshot
+    other = request.kind == "accelerator"
+    kind = request.type if other else "cuda"
+    count = snapshot.device_count
+    if other:
+        count = snapshot.accelerator_count if request.type == snapshot.accelerator else 0
+    visible = describe_visible(count, kind)
+    if diagnosis.device is not None:
+        same = diagnosis.device == request.spec
+        return f"{request.spec} is valid: {visible}" if same else f"{request.spec} is {diagnosis.device}: {visible}"
+    if snapshot.refusal:
+        return f"{_meant(diagnosis)} cannot be used: the driver refused it"
+    if diagnosis.remark == "oversubscribed":
+        launch = snapshot.launch
+        workers = launch.local_world_size if launch is not None else None
+        crowd = f"{counted(workers, 'worker')} on this node" if workers else "the workers on this node"
+        rank = launch.local_rank if launch is not None else "?"
+        return f"no device for local rank {rank}: {crowd} share {counted(count, 'visible device')}"
+    if diagnosis.remark == "unusable":
+        return f"{request.spec} cannot be had: the machine has CUDA devices, and this process can use none"
+    return f"{_meant(diagnosis)} is invalid: {visible}"
+
+
+def _meant(diagnosis: Diagnosis) -> str:
+    if diagnosis.ordinal is None or diagnosis.request.kind in {"ordinal", "uuid", "accelerator"}:
+        return diagnosis.request.spec
+    return f"cuda:{diagnosis.ordinal}"
+
+
+def _asker(diagnosis: Diagnosis) -> str:
+    """Who asked: the local rank, with its variable, or nobody but the caller."""
+    launch = diagnosis.snapshot.launch
+    if launch is None or diagnosis.request.kind not in {"auto", "cuda", "accelerator"}:
+        return ""
+    value = diagnosis.snapshot.variables.get(launch.source)
+    shown = f"{launch.source}={quoted(value)}" if value is not None else f"local rank {launch.local_rank}"
+    return f"{shown} ({launch.launcher})"
+
+
+def _mask_lines(snapshot: Snapshot) -> list[str]:
+    mask = snapshot.mask
+    if mask.raw is None:
+        return []
+    lead = f"  mask: {mask.variable}="
+    if not mask.defects:
+        return [lead + quoted(mask.raw)]
+    shown, carets = marked(mask.raw, *mask.defects[-1].span)  # the last one is the one that ends the list
+    return [lead + shown, " " * len(lead) + carets]

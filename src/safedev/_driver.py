@@ -1,0 +1,104 @@
+"""Has the CUDA driver started in this process, asked without starting it?"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+# Asked of a driver that a child process of its own has started: each UUID as 32 hexadecimal digits.
+_ASK = """
+import ctypes, sys
+lib = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+count, device, uuid = ctypes.c_int(), ctypes.c_int(), (ctypes.c_ubyte * 16)()
+name = getattr(lib, "cuDeviceGetUuid_v2", None) or lib.cuDeviceGetUuid
+ok = lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(count)) == 0
+for ordinal in range(count.value if ok else 0):
+    ok = ok and lib.cuDeviceGet(ctypes.byref(device), ordinal) == 0 and name(uuid, device) == 0
+    print(bytes(uuid).hex())
+sys.exit(0 if ok else 1)
+"""
+
+
+def frozen_count() -> int | None:
+    """The number of devices that the driver holds to; None while it has not started in this process.
+
+    ``cuDeviceGetCount`` answers ``CUDA_ERROR_NOT_INITIALIZED`` before ``cuInit``, and starts nothing. The library is
+    only asked where it is loaded already. In a process forked after its parent had started the driver the answer is
+    None too; see :func:`in_bad_fork`. A driver that answers with another error counts as started, with 0 devices.
+
+    Source:
+        https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+        https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
+    """
+    library = _loaded()
+    if library is None:
+        return None
+    count = ctypes.c_int()
+    try:
+        status = library.cuDeviceGetCount(ctypes.byref(count))
+    except AttributeError:  # a stand-in for the driver, without its functions
+        return None
+    if status == 3:  # CUDA_ERROR_NOT_INITIALIZED
+        return None
+    return count.value if status == 0 else 0
+
+
+def uuids() -> tuple[str, ...] | None:
+    """UUIDs of the visible devices by ordinal, as ``GPU-...``, from a driver that has started; None: not to be had."""
+    library, count = _loaded(), frozen_count()
+    if library is None or count is None:
+        return None
+    device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    told = []
+    try:
+        # Of a MIG instance, the second version tells its own UUID, the first one its parent's.
+        ask = library.cuDeviceGetUuid_v2 if hasattr(library, "cuDeviceGetUuid_v2") else library.cuDeviceGetUuid
+        for ordinal in range(count):
+            if library.cuDeviceGet(ctypes.byref(device), ordinal) or ask(uuid, device):
+                return None
+            told.append(as_uuid(bytes(uuid).hex()))
+    except AttributeError:
+        return None
+    return tuple(told)
+
+
+def uuids_from_child(seconds: float = 20.0) -> tuple[str, ...] | None:
+    """The same, from a driver started in a short child process; None: it did not answer within *seconds*."""
+    import subprocess  # only here: hardly any call needs it
+
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter, our own text
+            [sys.executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return tuple(map(as_uuid, done.stdout.split())) if done.returncode == 0 else None
+
+
+def as_uuid(digits: str) -> str:
+    """Write 32 hexadecimal digits as ``GPU-8-4-4-4-12``."""
+    return "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def in_bad_fork() -> bool:
+    """Whether this process was forked after its parent had started CUDA, as far as torch knows.
+
+    Source:
+        ``torch/csrc/cuda/Module.cpp``, ``poison_fork``.
+        https://docs.pytorch.org/docs/stable/notes/multiprocessing.html
+    """
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    asked = getattr(cuda, "_is_in_bad_fork", None)
+    return bool(asked is not None and asked())
+
+
+def _loaded() -> ctypes.CDLL | None:
+    """The driver's library, if something in this process has loaded it."""
+    try:
+        if sys.platform == "win32":
+            handle = ctypes.windll.kernel32.GetModuleHandleW("nvcuda.dll")
+            return ctypes.CDLL("nvcuda.dll", handle=handle) if handle else None
+        return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except (OSError, AttributeError):  # AttributeError: a system without RTLD_NOLOAD has no CUDA either
+        return None

@@ -1,0 +1,212 @@
+"""A mask, read as torch reads it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+# `int()` of more digits than this fails (and torch with it), or takes quadratic time on older Pythons.
+_MOST_DIGITS = 4300
+# More entries than this are nobody's typing; no rewriting is offered for them.
+_MOST_REWRITTEN = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskDefect:
+    """One fault in a mask, as far as the text alone shows it.
+
+    Attributes:
+        code: ``mask-repeated``, ``mask-unreadable``, ``mask-mixed`` or ``mask-unknown-device``.
+        span: First character of the entry at fault in ``Mask.raw``, from 0, and the one after its last.
+        reason: What is wrong, and what it does.
+        instead: The whole value to write instead; None where the variable is best unset.
+    """
+
+    code: str
+    span: tuple[int, int]
+    reason: str
+    instead: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """Which devices a process may see, and in which order.
+
+    Attributes:
+        raw: Text of the variable; None when it is unset, which hides nothing.
+        variable: Name of the variable.
+        entries: ``entries[n]`` is what ordinal *n* stands for: a number (from 0), or a UUID as text.
+            ``()`` when the variable is unset, too. It does not depend on the machine, which may have fewer devices.
+        defects: What is wrong with the text.
+    """
+
+    raw: str | None
+    variable: str = CUDA_VISIBLE_DEVICES
+    entries: tuple[int | str, ...] = ()
+    defects: tuple[MaskDefect, ...] = ()
+
+    @property
+    def hides_all(self) -> bool:
+        """Whether the mask hides every device on purpose: it is blank, or begins with a negative number."""
+        return self.raw is not None and not self.entries and not self.defects
+
+
+def parse_mask(raw: str | None, *, variable: str = CUDA_VISIBLE_DEVICES) -> Mask:
+    """Read *raw* by the rules of ``torch.cuda``'s own parser.
+
+    A repeated entry hides every device. A negative or unreadable entry hides itself and all that follow. A number may
+    carry a sign, blanks around it, and a suffix: ``1gpu`` is 1. A list that begins with a UUID holds UUIDs alone, and
+    no blank is taken off them. A blank mask, and a negative number first, hide every device on purpose: no defect.
+
+    Args:
+        raw: Text of the variable; None when it is unset, which hides nothing.
+        variable: Name of the variable, for messages.
+
+    Returns:
+        The mask. Every text is one: what cannot be read is among its defects. Texts on which torch's parser itself
+        fails (``--1``, a superscript digit, more than 4300 digits) count as unreadable from the entry at fault on.
+
+    Source:
+        ``torch/cuda/__init__.py``, ``_parse_visible_devices``, torch 2.4 to 2.14.
+        https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+    """
+    if raw is None:
+        return Mask(raw=None, variable=variable)
+    entries: list[int | str] = []
+    faults: list[tuple[str, int, int, str]] = []
+    kind = raw[:4] if raw.startswith(("GPU-", "MIG-")) else ""
+    for code, start, end, words in _read(raw, kind, entries):
+        if code == "mask-repeated":
+            entries.clear()
+        faults.append((code, start, end, words))
+    instead = _intended(raw) if faults else None
+    defects = tuple(MaskDefect(code=c, span=(a, b), reason=words, instead=instead) for c, a, b, words in faults)
+    return Mask(raw=raw, variable=variable, entries=tuple(entries), defects=defects)
+
+
+def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, int, int, str]]:
+    """Fill *entries*; yield each fault as code, start, end, words. *kind* is the prefix that UUIDs have, or ``""``."""
+    seen: set[int | str] = set()
+    end = -1
+    for text in raw.split(","):
+        start, end = end + 1, end + 1 + len(text)
+        token = text.strip()
+        plain = token.isdecimal() and len(token) < 10
+        entry: int | str | None = text if kind else int(token) if plain else _number(token)
+        if entry in seen:
+            yield "mask-repeated", start, end, "it stands in the list twice, and a repeated entry hides every device"
+            return
+        if entry is None or (kind and not text.startswith(kind)) or (isinstance(entry, int) and entry < 0):
+            yield from _ending(raw, text, start, entries, entry)
+            return
+        if not kind and not plain and (words := _doubtful(token)):
+            yield "mask-unreadable", start, end, f"{words}; it is read as {entry} alone"
+        seen.add(entry)
+        entries.append(entry)
+
+
+def _number(token: str) -> int | None:
+    """The number that *token* begins with, as torch reads it; None if it begins with none."""
+    found = re.match(r"[+-]?\d+", token)
+    if found is None or found.end() > _MOST_DIGITS:
+        return None
+    return int(found[0])
+
+
+def _ending(
+    raw: str, text: str, start: int, entries: list[int | str], entry: int | str | None
+) -> Iterator[tuple[str, int, int, str]]:
+    """Yield the fault of the entry that ends the list, unless it ends it on purpose."""
+    end = start + len(text)
+    last = end == len(raw)
+    if isinstance(entry, int):
+        if entries and not last:
+            yield "mask-unknown-device", start, end, "a negative number ends the list: what stands behind it is hidden"
+        return
+    token = text.strip()
+    if not token and last and (entries or not raw.strip()):
+        return  # blank, or a comma too many at the end: nothing is lost
+    code, words = "mask-unreadable", _unreadable(token)
+    uuid = token.startswith(("GPU-", "MIG-"))
+    if uuid and token != text:
+        words = "a blank before a UUID makes it unreadable"
+    elif entries and (uuid or isinstance(entries[0], str)) and (uuid or _number(token) is not None):
+        code, words = "mask-mixed", "numbers, GPU- and MIG- UUIDs cannot stand in one list: the first kind counts"
+    yield code, start, end, f"{words}; it hides itself and all that follow"
+
+
+_WORDS_FOR_ALL = {"all"}
+_WORDS_FOR_NONE = {"none", "void", "nodevfiles", "no", "null", "nil", "false", "off", "disabled"}
+_MISTAKES = (
+    (r".*[\"'`]", "quotes are part of the value"),
+    (r".*[\[\](){}]", "brackets are part of the value"),
+    (r"(?i)cuda:?\d", "it is written like a torch device"),
+    (r"(?i)(all|none|void)$", "that word belongs to NVIDIA_VISIBLE_DEVICES, which container runtimes read"),
+    (r"(?i)nvidia\.com/", "that is a name of the container toolkit"),
+    (r"(?i)nodevfiles$", "that is a scheduler's word for no device"),
+    (r"(?i)(gpu|mig)-", "GPU- and MIG- are written in capitals"),
+    (r"[+-]+$|[+-]{2}", "a sign without a number"),
+    (r"$", "nothing stands between two commas"),
+)
+_DOUBTS = (
+    (r"\d+\s*(-|\.\.|\.{3})\s*\d+$", "ranges are not understood"),
+    (r"[+-]?\d+\s+\S", "blanks do not part entries"),
+    (r"[+-]?\d+[;:|/+&]", "only commas part entries"),
+    (r"0[xX][0-9a-fA-F]+$", "hexadecimal numbers are not understood"),
+    (r"[+-]?\d+\.", "an entry is a whole number"),
+    (r"[0-9a-fA-F]{8}-", "a UUID begins with GPU- or MIG-"),
+    (r".*[\"'`]", "quotes are part of the value"),
+    (r".*[\[\](){}]", "brackets are part of the value"),
+)
+
+
+def _unreadable(token: str) -> str:
+    return next((words for mistake, words in _MISTAKES if re.match(mistake, token)), "it is no number and no UUID")
+
+
+def _doubtful(token: str) -> str | None:
+    """What is wrong with an entry that begins with a number; None if it has a harmless suffix, as in ``1gpu``."""
+    for doubt, words in _DOUBTS:
+        if re.match(doubt, token):
+            return words
+    return None if re.match(r"[+-]?\d+[A-Za-z0-9]*$", token) else "something follows the number"
+
+
+def _intended(raw: str) -> str | None:
+    """Guess what was meant by *raw*; None: that the variable had better be unset."""
+    bare = raw.strip().strip("\"'`[](){} \t\r\n")
+    if bare.lower() in _WORDS_FOR_ALL or len(raw) > 16 * _MOST_REWRITTEN:
+        return None
+    if bare.lower() in _WORDS_FOR_NONE:
+        return "-1"
+    wanted: dict[int | str, None] = {}
+    bare = re.sub(r" ?(-|\.{2,3}) ?(?=\d)", r"\1", " ".join(bare.split()))
+    for piece in re.split(r"[,;|&\s\"'`\[\](){}]+", bare):
+        wanted.update(dict.fromkeys(_meant(piece)))
+    kind = str if wanted and isinstance(next(iter(wanted)), str) else int
+    kept = [str(entry) for entry in wanted if isinstance(entry, kind)]
+    if kind is str:
+        kept = [entry for entry in kept if entry[:4] == kept[0][:4]]
+    return ",".join(kept[:_MOST_REWRITTEN]) or None
+
+
+def _meant(piece: str) -> list[int | str]:
+    """What a piece of an unreadable mask stands for; nothing if that cannot be guessed."""
+    if found := re.match(r"(?i)(gpu|mig)-([0-9a-z][0-9a-z/-]*)$", piece):
+        return [f"{found[1].upper()}-{found[2]}"]
+    if re.match(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]+$", piece):
+        return [f"GPU-{piece}"]
+    if found := re.match(r"(\d{1,4})(?:-|\.\.\.?)(\d{1,4})$", piece):
+        first, last = int(found[1]), int(found[2])
+        return list(range(first, last + 1)) if first <= last < first + 64 else []
+    if found := re.match(r"0[xX]([0-9a-fA-F]{1,4})$", piece):
+        return [int(found[1], 16)]
+    if found := re.match(r"(?i)(?:cuda:?|gpu:?|nvidia\.com/gpu=)?\+?(\d{1,9})(?!\d)((?::\d{1,9}(?!\d))*)", piece):
+        return [int(number) for number in (found[1] + found[2]).split(":")]
+    return []

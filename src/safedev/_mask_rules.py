@@ -1,0 +1,200 @@
+"""The reasons that lie in the mask."""
+
+from __future__ import annotations
+
+from safedev._diagnosis import Finding
+from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._snapshot import expected_devices, visible_devices
+from safedev._text import counted, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from safedev._diagnosis import Diagnosis
+    from safedev._snapshot import Snapshot
+
+
+def wants_cuda(case: Diagnosis) -> bool:
+    return case.request.kind in {"auto", "cuda", "ordinal", "uuid"}
+
+
+def first(snapshot: Snapshot) -> str | None:
+    """The first visible device, to be suggested."""
+    return "cuda:0" if snapshot.device_count else None
+
+
+def use_one_of(snapshot: Snapshot) -> str:
+    count = snapshot.device_count
+    if count == 0:
+        return "use the CPU, or make a device visible"
+    return "use cuda:0" if count == 1 else f"use cuda:0 to cuda:{count - 1}"
+
+
+def codes(found: Sequence[Finding]) -> set[str]:
+    return {finding.code for finding in found}
+
+
+def rewrite(case: Diagnosis) -> str:
+    """What to do about a mask with a defect."""
+    mask = case.snapshot.mask
+    instead = mask.defects[-1].instead
+    if instead is None:
+        return f"unset {mask.variable}, or list physical indices: {mask.variable}=0,1"
+    if instead == "-1":
+        return f"write {mask.variable}=-1 to hide every device, or unset it to show all"
+    return f"write {mask.variable}={instead}"
+
+
+def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    outer, inner = snapshot.variables.get("ROCR_VISIBLE_DEVICES"), snapshot.variables.get("HIP_VISIBLE_DEVICES")
+    name = "HIP_VISIBLE_DEVICES" if inner else CUDA_VISIBLE_DEVICES
+    inner = inner or snapshot.mask.raw
+    if snapshot.hip_build and outer and inner and case.device is None and wants_cuda(case):
+        yield Finding(
+            code="masks-stacked",
+            reason=f"ROCR_VISIBLE_DEVICES={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
+            "inside what it left",
+            remedy="set one of them alone",
+        )
+
+
+def mask_defects(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    if not wants_cuda(case):
+        return
+    mask = case.snapshot.mask
+    for defect in mask.defects[-1:]:
+        start, end = defect.span
+        entry = quoted((mask.raw or "")[start:end])
+        yield Finding(code=defect.code, reason=f"in {mask.variable}, {entry}: {defect.reason}", remedy=rewrite(case))
+
+
+def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    if snapshot.driver_count is None or not wants_cuda(case):
+        return
+    expected = _expected_count(snapshot)
+    told, held = [device.uuid if device else None for device in expected_devices(snapshot)], snapshot.uuids
+    if expected == snapshot.driver_count and (
+        not held or len(told) != len(held) or all(one in {None, other} for one, other in zip(told, held, strict=True))
+    ):
+        return
+    if expected is None:
+        return
+    now = "is unset" if snapshot.mask.raw is None else f"is {quoted(snapshot.mask.raw)}"
+    yield Finding(
+        code="mask-too-late",
+        reason=f"{CUDA_VISIBLE_DEVICES} {now} now, and the driver had started before it was changed: it holds to "
+        f"{counted(snapshot.driver_count, 'device')}",
+        remedy="set the mask before anything starts CUDA: in the shell, or by guard_visible_devices() at the top of "
+        f"the program; here, {use_one_of(snapshot)}",
+        suggestion=first(snapshot),
+    )
+
+
+def _expected_count(snapshot: Snapshot) -> int | None:
+    """How many devices the mask, as it is now, would show; None: unknown."""
+    if snapshot.physical_count is None or any(str(entry).startswith("MIG-") for entry in snapshot.mask.entries):
+        return None
+    if snapshot.mask.raw is None:
+        return snapshot.physical_count
+    if snapshot.physical is not None:
+        return len(expected_devices(snapshot))
+    numbers = [entry for entry in snapshot.mask.entries if isinstance(entry, int)]
+    if len(numbers) < len(snapshot.mask.entries):
+        return None
+    return next((n for n, entry in enumerate(numbers) if entry >= snapshot.physical_count), len(numbers))
+
+
+def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    mask, machine = snapshot.mask, snapshot.physical_count
+    if not mask.entries or not machine or not wants_cuda(case) or codes(found) & {"mask-too-late", "driver-unusable"}:
+        return
+    for place, entry in enumerate(mask.entries):
+        if isinstance(entry, int):
+            known = entry < machine
+        else:
+            known = snapshot.physical is None or entry[:4] == "MIG-" or any(
+                device.uuid.startswith(entry) for device in snapshot.physical
+            )
+        if not known:
+            kept = ",".join(map(str, mask.entries[:place]))
+            yield Finding(
+                code="mask-unknown-device",
+                reason=f"{mask.variable} names {quoted(str(entry))}, and this machine (or container) has "
+                f"{counted(machine, 'device')}{', 0 to ' + str(machine - 1) if isinstance(entry, int) else ''}: it and "
+                "all that follow are hidden",
+                remedy=f"write {mask.variable}={kept}" if kept else f"unset {mask.variable}, or name devices of here",
+                suggestion=first(snapshot),
+            )
+            return
+
+
+def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    mask = case.snapshot.mask
+    if case.device is None and mask.hides_all and wants_cuda(case) and "mask-too-late" not in codes(found):
+        yield Finding(
+            code="mask-hides-all",
+            reason=f"{mask.variable}={quoted(mask.raw or '')} hides every device",
+            remedy=f"unset {mask.variable}, or list the devices to use: {mask.variable}=0",
+        )
+
+
+def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    asked, mask, count = case.request.ordinal, case.snapshot.mask, case.snapshot.device_count
+    if case.request.kind != "ordinal" or case.device is not None or "mask-too-late" in codes(found):
+        return
+    if asked in mask.entries[:count]:
+        ordinal = mask.entries.index(asked)
+        yield Finding(
+            code="physical-index",
+            reason=f"{asked} is what the mask calls the device; in this process that device is ordinal {ordinal}",
+            remedy=f"use cuda:{ordinal}",
+            suggestion=f"cuda:{ordinal}",
+        )
+
+
+def mig(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    instances = [e for e in snapshot.mask.entries if isinstance(e, str) and e[:4] == "MIG-"]
+    devices = [d for d in visible_devices(snapshot) or () if d.mig]
+    if wants_cuda(case) and len(instances) > 1 and snapshot.device_count < len(instances):
+        yield Finding(
+            code="mask-mig",
+            reason=f"the mask lists {len(instances)} MIG instances, and this driver shows {snapshot.device_count} of "
+            "them to one process (before driver R570: one at most)",
+            remedy="give each process one instance, or update the driver",
+            suggestion=first(snapshot),
+        )
+    elif wants_cuda(case) and devices and case.device is None:
+        yield Finding(
+            code="mask-mig",
+            reason=f"physical device {devices[0].index} is in MIG mode: what is visible of it is its instances",
+            remedy=f"list instances by UUID (nvidia-smi -L shows them): {CUDA_VISIBLE_DEVICES}=MIG-...",
+        )
+
+
+def misspelled(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    for name in case.snapshot.misspelled[:1]:
+        if wants_cuda(case):
+            yield Finding(
+                code="mask-misspelled",
+                reason=f"no mask is set, and {quoted(name)} is, which nothing reads",
+                remedy=f"rename it to {CUDA_VISIBLE_DEVICES}, or unset it",
+            )
+
+
+def order_ambiguous(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    models = sorted({device.name for device in snapshot.physical or ()})
+    numbers = snapshot.mask.raw is None or any(isinstance(entry, int) for entry in snapshot.mask.entries)
+    if not wants_cuda(case) or len(models) < 2 or not numbers or snapshot.variables.get("CUDA_DEVICE_ORDER"):
+        return
+    shown = ", ".join(quoted(model, 40) for model in models[:4])
+    yield Finding(
+        code="order-ambiguous",
+        reason=f"the devices differ ({shown}), and CUDA counts the fastest first: ordinals may differ from nvidia-smi's",
+        remedy="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or call guard_visible_devices(order='PCI_BUS_ID') before CUDA starts",
+    )

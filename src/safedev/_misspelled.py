@@ -1,0 +1,51 @@
+"""Names of variables that are nearly that of a mask."""
+
+from __future__ import annotations
+
+from safedev._mask import CUDA_VISIBLE_DEVICES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Variables that exist, and are near enough, or contain the name.
+_KNOWN = frozenset({
+    CUDA_VISIBLE_DEVICES,
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "ASCEND_VISIBLE_DEVICES",
+    "MUSA_VISIBLE_DEVICES",
+    "MTHREADS_VISIBLE_DEVICES",
+    "MLU_VISIBLE_DEVICES",
+})  # fmt: skip
+_KNOWN_PREFIXES = ("RAY_", "JAX_", "DASK_", "TF_", "SLURM_", "SINGULARITYENV_", "APPTAINERENV_")
+_MOST_LETTERS = 2
+
+
+def misspelled(names: Iterable[str]) -> tuple[str, ...]:
+    """Pick the names that were probably meant to be ``CUDA_VISIBLE_DEVICES``.
+
+    A name counts if it differs by at most two letters, in case alone, or has the right name inside it
+    (``SET CUDA_VISIBLE_DEVICES``). Names of variables that exist do not count.
+    """
+    size = len(CUDA_VISIBLE_DEVICES)
+    return tuple(
+        name
+        for name in names
+        if (abs(len(name) - size) <= _MOST_LETTERS or CUDA_VISIBLE_DEVICES in name)
+        and name not in _KNOWN
+        and not name.startswith(_KNOWN_PREFIXES)
+        and (CUDA_VISIBLE_DEVICES in name or _distance(name.upper(), CUDA_VISIBLE_DEVICES) <= _MOST_LETTERS)
+    )
+
+
+def _distance(one: str, other: str) -> int:
+    """Letters to insert, delete or change to make *other* of *one*."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        corner, row[0] = row[0], i
+        for j, b in enumerate(other, 1):
+            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (a != b))
+    return row[-1]

@@ -1,0 +1,116 @@
+"""The devices of the machine, as NVML tells them; NVML starts no CUDA driver and knows no mask."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+from safedev._snapshot import PhysicalDevice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Answer = TypeVar("Answer")
+
+SECONDS = 10.0
+"""How long an answer of NVML is waited for: where the driver keeps no state between uses, the first takes seconds."""
+
+
+def cuda_version() -> int | None:
+    """The highest CUDA that the driver serves, as 13000 for 13.0; None where NVML has not been started.
+
+    It asks the NVML that torch has started to count devices, and nothing else: one call, which starts nothing.
+
+    Source:
+        https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
+    """
+    version = ctypes.c_int()
+    try:
+        library = ctypes.CDLL(_NAME, mode=getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0))
+        status = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    return version.value if status == 0 and version.value > 0 else None
+
+
+def count() -> int | None:
+    """How many devices the machine has that this process may ask NVML about; None where NVML does not answer."""
+    return _bounded(_count)
+
+
+def inventory() -> tuple[PhysicalDevice, ...] | None:
+    """The devices of the machine by physical index; None without ``nvidia-ml-py``, or where NVML does not answer."""
+    return _bounded(_inventory)
+
+
+_NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+
+
+def _count() -> int | None:
+    found = ctypes.c_uint()
+    try:
+        library = ctypes.CDLL(_NAME)
+        if library.nvmlInit_v2() != 0:
+            return None
+        try:
+            status = library.nvmlDeviceGetCount_v2(ctypes.byref(found))
+        finally:
+            library.nvmlShutdown()
+    except (OSError, AttributeError):
+        return None
+    return found.value if status == 0 else None
+
+
+def _inventory() -> tuple[PhysicalDevice, ...] | None:
+    try:
+        import pynvml  # the extra `nvml`; costly to import, and seldom needed
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        try:
+            return tuple(_device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        finally:
+            pynvml.nvmlShutdown()
+    except (pynvml.NVMLError, OSError, AttributeError):
+        return None
+
+
+def _device(nvml: object, index: int) -> PhysicalDevice:
+    """What NVML tells of one device; what it refuses stays empty (a device may be lost, or of another user)."""
+
+    def ask(name: str, *arguments: object) -> object:
+        try:
+            return getattr(nvml, name)(*arguments)
+        except Exception:  # noqa: BLE001 - NVMLError, and what nvidia-ml-py raises on garbage: unknown in every case
+            return None
+
+    handle = ask("nvmlDeviceGetHandleByIndex", index)
+    if handle is None:
+        return PhysicalDevice(index=index)
+    mode = ask("nvmlDeviceGetMigMode", handle)
+    return PhysicalDevice(
+        index=index,
+        uuid=_text(ask("nvmlDeviceGetUUID", handle)),
+        name=_text(ask("nvmlDeviceGetName", handle)),
+        bus=_text(getattr(ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
+        mig=bool(mode[0]) if isinstance(mode, (list, tuple)) else False,
+    )
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value if isinstance(value, str) else ""
+
+
+def _bounded(question: Callable[[], Answer | None]) -> Answer | None:
+    """Ask in a thread of its own, and wait for the answer for a limited time: a hung driver never answers."""
+    import threading
+
+    answers: list[Answer | None] = []
+    asking = threading.Thread(target=lambda: answers.append(question()), daemon=True, name="safedev-nvml")
+    asking.start()
+    asking.join(SECONDS)
+    return answers[0] if answers else None

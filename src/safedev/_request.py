@@ -1,0 +1,115 @@
+"""What ``preferred`` means."""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass
+
+from safedev._text import quoted
+from safedev.errors import DeviceSpecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+# Kinds of accelerator that torch knows by name; the last ones live in packages of their own.
+ACCELERATORS = frozenset(
+    {"mps", "xpu", "hpu", "mtia", "maia", "xla", "privateuseone", "npu", "musa", "mlu", "gcu", "sdaa", "ipu", "vulkan"}
+)
+_NUMBER = r"(?:0|[1-9][0-9]{0,18})"
+FORMS = (
+    "an ordinal (3, '3', 'cuda:3'), 'cuda', 'auto', 'cpu', another accelerator ('mps', 'xpu:1'), "
+    "a UUID ('GPU-...', 'MIG-...'), a torch.device, or None"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A device that somebody wants.
+
+    Attributes:
+        kind: ``auto`` and ``cuda`` (the device of this process), ``ordinal``, ``uuid``, ``cpu``, or ``accelerator``.
+        spec: The request as it was given, in a form fit to be shown.
+        type: Type of the device, as in ``torch.device.type``; empty for ``auto``.
+        ordinal: Position among the devices of that type, from 0; may be negative, or beyond the last. None: not given.
+        uuid: The UUID, or a prefix of one; empty unless *kind* is ``uuid``.
+    """
+
+    kind: Literal["auto", "cuda", "ordinal", "uuid", "cpu", "accelerator"]
+    spec: str
+    type: str = "cuda"
+    ordinal: int | None = None
+    uuid: str = ""
+
+
+def request_for(preferred: object) -> Request:
+    """Tell what *preferred* asks for.
+
+    Args:
+        preferred: As for ``select_device``.
+
+    Raises:
+        TypeError: It is neither text nor a device nor an integer; ``True`` and ``False`` are none.
+        DeviceSpecError: It is text that names no device.
+    """
+    if preferred is None:
+        return Request(kind="auto", spec="auto", type="")
+    if isinstance(preferred, str):
+        return _from_text(preferred)
+    kind, index = getattr(preferred, "type", None), getattr(preferred, "index", None)
+    if isinstance(kind, str) and (index is None or isinstance(index, int)):  # a torch.device, told without torch
+        return _from_device(kind, index)
+    if not isinstance(preferred, bool):
+        try:
+            ordinal = operator.index(preferred)  # type: ignore[arg-type]  # what has no __index__ raises TypeError
+        except TypeError:
+            pass
+        else:
+            return Request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=ordinal)
+    shown = repr(preferred) if isinstance(preferred, (bool, float)) else f"a value of type {type(preferred).__name__}"
+    raise TypeError(f"{shown} is no device: give {FORMS}")
+
+
+def quoted_number(number: int) -> str:
+    """Show *number*; one too long to be printed is named by its size."""
+    return str(number) if number.bit_length() < 128 else f"<integer of {number.bit_length()} bits>"
+
+
+def _from_text(text: str) -> Request:
+    if text in {"auto", "cuda"}:
+        return Request(kind="auto" if text == "auto" else "cuda", spec=text, type="" if text == "auto" else text)
+    if found := re.fullmatch(rf"(?:cuda:)?({_NUMBER})", text):
+        return Request(kind="ordinal", spec=f"cuda:{found[1]}", ordinal=int(found[1]))
+    if re.fullmatch(r"(?:GPU|MIG)-[0-9a-zA-Z/-]{1,120}", text):
+        return Request(kind="uuid", spec=text, uuid=text)
+    if found := re.fullmatch(rf"([a-z]+)(?::({_NUMBER}))?", text):
+        kind, number = found[1], found[2]
+        if kind == "cpu" or kind in ACCELERATORS:
+            return _from_device(kind, None if number is None else int(number))
+    raise DeviceSpecError(text, f"{quoted(text)} is no device{_hint(text)}: give {FORMS}")
+
+
+def _from_device(kind: str, index: int | None) -> Request:
+    if kind == "cpu":
+        return Request(kind="cpu", spec="cpu", type="cpu")
+    if kind != "cuda":
+        spec = kind if index is None else f"{kind}:{index}"
+        return Request(kind="accelerator", spec=spec, type=kind, ordinal=index)
+    if index is None:
+        return Request(kind="cuda", spec="cuda")
+    return Request(kind="ordinal", spec=f"cuda:{index}", ordinal=index)
+
+
+def _hint(text: str) -> str:
+    """Name the form that was probably meant, where that is plain."""
+    token = text.strip().lower()
+    if re.fullmatch(r"(?:cuda|gpu)\s*:?\s*-\s*[0-9]+|-[0-9]+", token):
+        return " (ordinals count from 0, and none means the last device)"
+    if found := re.fullmatch(rf"(?:cuda|gpu)\s*:?\s*0*({_NUMBER})", token):
+        return f" (did you mean 'cuda:{found[1]}'?)"
+    if token in {"cuda:", "gpu", "gpu:", "cuda"}:
+        return " (did you mean 'cuda'?)"
+    if re.fullmatch(r"(?:cuda:)?[0-9]+(?:,[0-9]+)+", token):
+        return " (it names several; one process uses one device here)"
+    return ""

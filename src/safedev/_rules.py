@@ -1,0 +1,246 @@
+"""The reasons why a device cannot be had, or is not the one that was meant."""
+
+from __future__ import annotations
+
+from safedev import _mask_rules
+from safedev._diagnosis import OBSERVATIONS, Finding, describe_visible
+from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._mask_rules import codes, first, use_one_of, wants_cuda
+from safedev._resolve import devices_are_there
+from safedev._text import counted, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from safedev._diagnosis import Diagnosis
+
+    Rule = Callable[[Diagnosis, Sequence[Finding]], Iterator[Finding]]
+
+
+def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    if not snapshot.refusal or (case.ordinal or 0) >= snapshot.device_count > 0:
+        return
+    said = quoted(snapshot.refusal, 160)
+    if snapshot.driver_count is None:
+        yield Finding(
+            code="driver-unusable",
+            reason=f"the CUDA driver did not start: {said}",
+            remedy="run nvidia-smi: if it fails, or shows an older CUDA than torch was built for"
+            f" ({snapshot.cuda_build}), update the driver, or install a build of torch for that CUDA",
+            suggestion="cpu",
+        )
+        return
+    yield Finding(
+        code="device-unusable",
+        reason=f"the device is visible and refuses: {said}",
+        remedy="run nvidia-smi to see whether another process holds it in exclusive mode, or whether it is lost; "
+        "or use another device",
+        suggestion=next((f"cuda:{n}" for n in range(snapshot.driver_count) if n != case.ordinal), "cpu"),
+    )
+
+
+def _forked(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    if case.snapshot.forked and wants_cuda(case):
+        yield Finding(
+            code="driver-unusable",
+            reason="this process was forked after its parent had started CUDA, and cannot use CUDA at all",
+            remedy='start processes with the "spawn" or "forkserver" method, or fork before CUDA starts',
+            suggestion="cpu",
+        )
+
+
+def _old_driver(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    if case.device is not None or not wants_cuda(case) or snapshot.device_count or snapshot.refusal or snapshot.forked:
+        return
+    if snapshot.driver_cuda is not None and snapshot.driver_cuda // 1000 < int(
+        (snapshot.cuda_build or "0").partition(".")[0]
+    ):
+        serves = f"{snapshot.driver_cuda // 1000}.{snapshot.driver_cuda % 1000 // 10}"
+        yield Finding(
+            code="driver-unusable",
+            reason=f"the driver serves CUDA {serves} at most, and this torch was built for CUDA {snapshot.cuda_build}",
+            remedy=f"update the driver, or install a build of torch for CUDA {serves.partition('.')[0]}",
+            suggestion="cpu",
+        )
+    elif snapshot.count_evidence and devices_are_there(snapshot) and not snapshot.mask.defects:
+        yield Finding(
+            code="driver-unusable",
+            reason=f"torch could not count the devices: {quoted(snapshot.count_evidence, 200)}",
+            remedy="run nvidia-smi: if it fails too, the driver, or the access to it, is at fault",
+            suggestion="cpu",
+        )
+
+
+def _build_without_cuda(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    if wants_cuda(case) and not (snapshot.cuda_build or snapshot.hip_build) and devices_are_there(snapshot):
+        there = counted(snapshot.physical_count or 1, "NVIDIA device")
+        yield Finding(
+            code="torch-without-cuda",
+            reason=f"this build of torch has no CUDA, and the machine has {there}",
+            remedy="install a build of torch with CUDA: https://pytorch.org/get-started/locally/ has the command",
+            suggestion="cpu",
+        )
+
+
+def _global_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    launch, count = case.snapshot.launch, case.snapshot.device_count
+    if case.request.kind != "ordinal" or case.device is not None or launch is None or launch.rank is None:
+        return
+    own = case.snapshot.sharing is not None and case.snapshot.sharing.kind == "own"
+    local = 0 if own else launch.local_rank
+    if launch.rank == case.request.ordinal != launch.local_rank and local < count:
+        yield Finding(
+            code="global-rank",
+            reason=f"{launch.rank} is the rank of this process in the whole job, and {launch.local_rank} its local rank",
+            remedy=f"use cuda:{local}: the local rank, not the rank, tells the device",
+            suggestion=f"cuda:{local}",
+        )
+
+
+def _one_device_per_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    launch, sharing = case.snapshot.launch, case.snapshot.sharing
+    if sharing is None or not case.snapshot.device_count or not wants_cuda(case):
+        return
+    if case.remark == "doubt" and launch is not None:
+        yield Finding(
+            code="one-device-per-rank",
+            reason=f"local rank {launch.local_rank} sees one device: either it was given that device for itself, or "
+            f"its siblings share it ({sharing.reason})",
+            remedy="if each has its own, all is well: name cuda:0 to silence this; if they share it, start fewer "
+            "workers, or show each of them the devices of the node",
+            suggestion="cuda:0",
+        )
+    elif sharing.kind == "own" and (
+        case.remark == "own"
+        or (case.device is None and launch is not None and case.request.ordinal == launch.local_rank)
+    ):
+        yield Finding(
+            code="one-device-per-rank",
+            reason=f"this process has devices of its own, so its ordinal is 0 whatever its rank: {sharing.reason}",
+            remedy="" if case.device is not None else "use cuda:0, or let every worker see all devices of the node",
+            suggestion="cuda:0",
+        )
+
+
+def _oversubscribed(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    launch, count = case.snapshot.launch, case.snapshot.device_count or case.snapshot.accelerator_count
+    if case.remark != "oversubscribed" or launch is None:
+        return
+    workers = f"{launch.local_world_size} workers" if launch.local_world_size else f"local rank {launch.local_rank}"
+    why = f": {case.snapshot.sharing.reason}" if case.snapshot.sharing is not None else ""
+    yield Finding(
+        code="oversubscribed",
+        reason=f"{workers} and {counted(count, 'device')} on this node{why}",
+        remedy=f"start {counted(count, 'worker')} on this node, or make more devices visible; to share on purpose, "
+        "pass fallback=safedev.policies.share",
+    )
+
+
+def _stale_local_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    launch = case.snapshot.launch
+    if launch is not None and not launch.confirmed and case.request.kind in {"auto", "cuda"}:
+        yield Finding(
+            code="stale-local-rank",
+            reason=f"{launch.source} is set, and no launcher that counts its workers is around: it may be left over",
+            remedy=f"unset {launch.source} if nothing launched this process",
+        )
+
+
+def _not_visible(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot, found = case.snapshot, case.snapshot.found
+    if case.request.kind != "uuid" or case.device is not None:
+        return
+    if found is None:
+        reason, remedy = "nobody could tell the UUIDs of the visible devices", "use an ordinal"
+    elif len(found) > 1:
+        fits = ", ".join(f"cuda:{n}" for n in found[:8])
+        reason, remedy = f"it fits {len(found)} devices: {fits}", "give more of the UUID"
+    elif any(device.uuid.lower().startswith(case.request.uuid.lower()) for device in snapshot.physical or ()):
+        reason, remedy = "the machine has that device, and the mask hides it", f"add it to {CUDA_VISIBLE_DEVICES}"
+    else:
+        reason, remedy = "no visible device has it", "nvidia-smi -L lists the UUIDs of the machine"
+    yield Finding(code="not-visible", reason=reason, remedy=remedy, suggestion=first(snapshot))
+
+
+def _no_such_accelerator(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    request, snapshot = case.request, case.snapshot
+    if request.kind != "accelerator" or case.device is not None or case.remark:
+        return
+    there = snapshot.accelerator_count if request.type == snapshot.accelerator else 0
+    if there:
+        reason = f"{describe_visible(there, request.type)}, and {request.ordinal} is asked for"
+    else:
+        reason = f"this build of torch, or this machine, has no {request.type} device"
+    yield Finding(
+        code="no-such-accelerator",
+        reason=reason,
+        remedy="use a device that is there" if there else "use another device, or install the build that drives it",
+        suggestion=f"{request.type}:0" if there else "cpu",
+    )
+
+
+def _negative(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    if case.request.ordinal is not None and case.request.ordinal < 0:
+        yield Finding(
+            code="negative-ordinal",
+            reason="ordinals count from 0; a negative one is never the last device (torch's set_device ignores it)",
+            remedy=use_one_of(case.snapshot),
+            suggestion=first(case.snapshot),
+        )
+
+
+def _nothing_visible(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    if case.device is None and wants_cuda(case) and not case.snapshot.device_count and not _causes(found):
+        yield Finding(
+            code="no-cuda-device",
+            reason="no CUDA device is visible",
+            remedy="run nvidia-smi: if it lists devices, run python -m safedev for what hides them; else use the CPU",
+            suggestion="cpu",
+        )
+
+
+def _out_of_range(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot, asked = case.snapshot, case.request.ordinal
+    if case.request.kind == "ordinal" and case.device is None and snapshot.device_count and not _causes(found):
+        yield Finding(
+            code="out-of-range",
+            reason=f"{asked} is at least {snapshot.device_count}, the number of visible devices",
+            remedy=use_one_of(snapshot),
+            suggestion=first(snapshot),
+        )
+
+
+def _causes(found: Sequence[Finding]) -> set[str]:
+    """Codes found so far that explain why a device cannot be had."""
+    return codes(found) - OBSERVATIONS - {"mask-misspelled", "order-ambiguous", "stale-local-rank"}
+
+
+RULES: tuple[Rule, ...] = (
+    _refused,
+    _forked,
+    _old_driver,
+    _build_without_cuda,
+    _mask_rules.too_late,
+    _mask_rules.stacked_masks,
+    _mask_rules.mask_defects,
+    _mask_rules.unknown_entry,
+    _mask_rules.hides_all,
+    _mask_rules.mig,
+    _negative,
+    _mask_rules.physical_index,
+    _global_rank,
+    _oversubscribed,
+    _one_device_per_rank,
+    _not_visible,
+    _no_such_accelerator,
+    _out_of_range,
+    _nothing_visible,
+    _stale_local_rank,
+    _mask_rules.misspelled,
+    _mask_rules.order_ambiguous,
+)
+"""Most specific first; the last ones speak only where nothing more specific is known, or beside it."""

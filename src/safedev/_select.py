@@ -1,0 +1,254 @@
+"""The shell: reads the world once, has it judged, and acts."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from safedev._request import request_for
+from safedev._resolve import resolve
+from safedev._snapshot import Variables
+from safedev.errors import FallbackWarning, InvalidDeviceError, LocalRankWarning
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal, SupportsIndex, overload
+
+    import torch
+
+    from safedev._diagnosis import Diagnosis
+    from safedev._request import Request
+    from safedev._snapshot import Snapshot
+    from safedev.policies import FallbackPolicy
+
+    Preferred = SupportsIndex | str | torch.device | None
+    Fallback = Literal["cuda:0", "cpu", "raise"] | FallbackPolicy
+
+
+def select_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") -> torch.device:
+    """Return a device that this process can use; it is not made current.
+
+    No CUDA driver is started where torch can count devices without it, no context is made, and no memory of a device
+    is taken. It is safe before ``fork``, and in several threads.
+
+    Args:
+        preferred: The device wanted. None and ``"auto"``: the device of this process, by its local rank under a
+            launcher, else the first CUDA device, else another accelerator, else the CPU. ``"cuda"``: the same, and
+            anything but CUDA is a fallback. An ordinal from 0 (``3``, ``"3"``, ``"cuda:3"``, a ``torch.device``).
+            ``"cpu"``, ``"mps"``, ``"xpu:1"`` ... A UUID (``"GPU-..."``, ``"MIG-..."``), or a unique prefix of one.
+        fallback: The policy that is asked, once, if that device cannot be had. ``"cuda:0"``: the first visible CUDA
+            device, else the CPU; it declines where other processes of the same launch would end up there too.
+            ``"cpu"``: the CPU. ``"raise"``: none. Or a callable; see ``safedev.policies``.
+
+    Returns:
+        The device, always with an explicit ordinal for CUDA.
+
+    Raises:
+        InvalidDeviceError: The device cannot be had, and the policy declined or chose one that cannot be had.
+        DeviceSpecError: *preferred* is text that names no device.
+        LocalRankError: The device depends on the local rank, which cannot be told.
+        TypeError: *preferred* is no device at all (``True`` and floats are none), or *fallback* is no policy.
+        ValueError: *fallback* names no policy.
+
+    Warns:
+        FallbackWarning: The policy chose another device; the text is the whole diagnosis.
+        LocalRankWarning: The device was chosen by a local rank that is in doubt.
+
+    Example:
+        >>> select_device("cpu")
+        device(type='cpu')
+
+    Source:
+        ``torch/cuda/__init__.py``: ``device_count()`` starts no driver where NVML answers.
+        https://docs.pytorch.org/docs/stable/notes/multiprocessing.html
+    """
+    return _choose(preferred, fallback)[0]
+
+
+def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") -> torch.device:
+    """Choose a device as :func:`select_device` does, make it current, and return it.
+
+    The replacement for a hard-coded ``torch.cuda.set_device(n)``. It starts the CUDA driver if a CUDA device is chosen,
+    and does nothing more for the CPU. If the driver or the device refuses, the policy is asked, and what it chooses is
+    tried, once.
+
+    Args:
+        preferred: The device wanted, as for :func:`select_device`.
+        fallback: The policy, as for :func:`select_device`.
+
+    Returns:
+        The device that is current now.
+
+    Raises:
+        InvalidDeviceError: As for :func:`select_device`; or the driver or the device refused.
+        DeviceSpecError: As for :func:`select_device`.
+        LocalRankError: As for :func:`select_device`.
+        TypeError: As for :func:`select_device`.
+        ValueError: As for :func:`select_device`.
+
+    Warns:
+        FallbackWarning: As for :func:`select_device`.
+        LocalRankWarning: As for :func:`select_device`.
+
+    Example:
+        >>> set_device("cpu")
+        device(type='cpu')
+    """
+    from safedev import _torch
+
+    device, request, environ, snapshot = _choose(preferred, fallback)
+    try:
+        _torch.make_current(device)
+    except _torch.REFUSALS as error:
+        if snapshot is None:  # the CPU never refuses
+            raise
+        asked_already = str(device) != resolve(request, snapshot)[0]
+        chosen = request_for(str(device)) if asked_already else request
+        diagnosis = _judge(chosen, _torch.refused(snapshot, error, device), environ)
+        target = None if asked_already else _ask(diagnosis, fallback)
+        if target is None:
+            raise InvalidDeviceError(diagnosis) from error
+        device = _torch.to_device(target)
+        try:
+            _torch.make_current(device)
+        except _torch.REFUSALS as second:
+            again = _torch.refused(snapshot, second, device)
+            raise InvalidDeviceError(_judge(request_for(target), again, environ)) from second
+        warnings.warn(_fallback_words(diagnosis, target), FallbackWarning, stacklevel=2)
+    return device
+
+
+def diagnose(preferred: Preferred = None) -> Diagnosis:
+    """Judge a request as :func:`select_device` does, by the same reading, without choosing.
+
+    Args:
+        preferred: The device wanted, as for :func:`select_device`.
+
+    Returns:
+        The diagnosis: ``is_valid``, ``findings`` (each with ``code``, ``reason``, ``remedy`` and ``suggestion``),
+        ``snapshot``, and ``render()`` for the whole as text.
+
+    Raises:
+        DeviceSpecError: *preferred* is text that names no device.
+        LocalRankError: The device depends on the local rank, which cannot be told.
+        TypeError: *preferred* is no device at all.
+
+    Example:
+        >>> diagnose("cpu").is_valid
+        True
+    """
+    from safedev import _torch
+
+    request = request_for(preferred)
+    environ = Variables(os.environ)
+    diagnosis = _judge(request, _torch.take_snapshot(request, environ), environ)
+    if diagnosis.remark == "no-local-rank" and diagnosis.device is None and diagnosis.snapshot.launch_error:
+        raise diagnosis.snapshot.launch_error
+    return diagnosis
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def resolve_local_rank(*, default: int = 0, environ: Mapping[str, str] | None = None) -> int: ...
+
+    @overload
+    def resolve_local_rank(*, default: None, environ: Mapping[str, str] | None = None) -> int | None: ...
+
+
+def resolve_local_rank(*, default: int | None = 0, environ: Mapping[str, str] | None = None) -> int | None:
+    """Return the local rank of this process, from the launcher that started it.
+
+    It is the position of this process among the job's processes on this node, from 0; never the rank in the whole job.
+    ``safedev.launchers.detect_launch()`` gives the same answer with its evidence.
+
+    Args:
+        default: What to return when nothing launched this process: 0, or another number, or None.
+        environ: The environment to read in place of ``os.environ``.
+
+    Returns:
+        The local rank, or *default*.
+
+    Raises:
+        LocalRankError: A launcher's variables cannot be read, two launchers disagree, or there are several processes
+            and no local rank.
+
+    Warns:
+        LocalRankWarning: Another launcher's variables look left over.
+
+    Example:
+        >>> resolve_local_rank(environ={"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4"})
+        3
+    """
+    from safedev.launchers import detect_launch
+
+    launch = detect_launch(os.environ if environ is None else environ)
+    if launch is None:
+        return default
+    if launch.caution:
+        warnings.warn(launch.caution, LocalRankWarning, stacklevel=2)
+    return launch.local_rank
+
+
+def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Request, Variables, Snapshot | None]:
+    """The device for a request, and what was read for it; the warnings point two frames up."""
+    from safedev import _torch, policies  # torch takes seconds to import: only once a device is asked for
+
+    policies.named(fallback)  # a name that is none fails at once, and not on the day it is needed
+    request = request_for(preferred)
+    environ = Variables(os.environ)
+    if request.kind == "cpu":
+        return _torch.to_device("cpu"), request, environ, None
+    snapshot = _torch.take_snapshot(request, environ)
+    device, _, remark = resolve(request, snapshot)
+    if device is not None and not remark:
+        if snapshot.launch is not None and snapshot.launch.caution:
+            warnings.warn(snapshot.launch.caution, LocalRankWarning, stacklevel=3)
+        return _torch.to_device(device), request, environ, snapshot
+    if remark == "no-local-rank" and snapshot.launch_error is not None:
+        if device is None:
+            raise snapshot.launch_error
+        words = f"{device} was chosen without a local rank, as the only visible device: {snapshot.launch_error}"
+        warnings.warn(words, LocalRankWarning, stacklevel=3)
+        return _torch.to_device(device), request, environ, snapshot
+    if remark == "own" and snapshot.sharing is not None:
+        _log(f"{device}: the first device of this process's own, whatever its local rank: {snapshot.sharing.reason}")
+        return _torch.to_device(str(device)), request, environ, snapshot
+    diagnosis = _judge(request, snapshot, environ)
+    if diagnosis.device is not None:  # in doubt
+        warnings.warn(diagnosis.render(), LocalRankWarning, stacklevel=3)
+        return _torch.to_device(diagnosis.device), request, environ, snapshot
+    target = _ask(diagnosis, fallback)
+    if target is None:
+        raise InvalidDeviceError(diagnosis)
+    warnings.warn(_fallback_words(diagnosis, target), FallbackWarning, stacklevel=3)
+    return _torch.to_device(target), request, environ, snapshot
+
+
+def _judge(request: Request, snapshot: Snapshot, environ: Variables) -> Diagnosis:
+    from safedev import _torch
+    from safedev._diagnosis import judge
+
+    return judge(request, _torch.look_closer(snapshot, environ, os.environ))
+
+
+def _ask(diagnosis: Diagnosis, fallback: Fallback) -> str | None:
+    """What the policy chooses, as text; None where it declines, or chooses what cannot be had."""
+    from safedev import policies
+
+    answer = policies.named(fallback)(diagnosis)
+    if answer is None:
+        return None
+    device = resolve(request_for(answer), diagnosis.snapshot)[0]
+    return None if device == diagnosis.snapshot.refused else device
+
+
+def _fallback_words(diagnosis: Diagnosis, target: str) -> str:
+    return f"{diagnosis.render()}\n  using {target} instead"
+
+
+def _log(words: str) -> None:
+    import logging  # torch has imported it by now
+
+    logging.getLogger("safedev").info(words)

@@ -1,0 +1,164 @@
+"""All that was read for one decision, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from safedev._mask import Mask
+    from safedev._sharing import Sharing
+    from safedev.errors import LocalRankError
+    from safedev.launchers import Launch
+
+
+class Variables(Mapping[str, str]):
+    """An environment that is read by name, each name once, and that remembers which were set.
+
+    What one call reads can therefore not change under it, and costs the same however large the environment is.
+    """
+
+    __slots__ = ("_read", "_source")
+
+    def __init__(self, source: Mapping[str, str]) -> None:
+        self._source = source
+        self._read: dict[str, str | None] = {}
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]  # narrower default
+        try:
+            value = self._read[name]
+        except KeyError:
+            value = self._read[name] = self._source.get(name)
+        return default if value is None else value
+
+    def __getitem__(self, name: str) -> str:
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.read())
+
+    def __len__(self) -> int:
+        return len(self.read())
+
+    def read(self) -> dict[str, str]:
+        """The variables that were looked at and are set."""
+        return {name: value for name, value in self._read.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhysicalDevice:
+    """A device of the machine, as NVML lists it.
+
+    Attributes:
+        index: Its physical index, from 0.
+        uuid: ``GPU-`` and 32 hexadecimal digits with dashes; empty where NVML does not tell.
+        name: The model.
+        bus: PCI address, as ``0000:01:00.0``.
+        mig: Whether it is divided into MIG instances.
+    """
+
+    index: int
+    uuid: str = ""
+    name: str = ""
+    bus: str = ""
+    mig: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The world as one call read it.
+
+    Attributes:
+        mask: ``CUDA_VISIBLE_DEVICES``.
+        device_count: CUDA devices that can be used: 0 where the driver is known not to serve this process.
+        driver_count: The driver's own count, where it has started in this process; None: it has not.
+        count_evidence: What ``device_count()`` raised or warned.
+        forked: Whether this process was forked after its parent had started CUDA.
+        cuda_build: Version of CUDA that this torch was built for, as ``13.0``; None: no CUDA.
+        hip_build: Version of HIP that this torch was built for; None: no HIP.
+        driver_cuda: The highest CUDA that the driver serves, as 13000 for 13.0, where NVML tells.
+        accelerator: Type of another accelerator that this build of torch drives and that is there; empty: none.
+        accelerator_count: How many of those are there.
+        launch: Who launched this process, and its local rank.
+        launch_error: Why the local rank cannot be told.
+        sharing: Whether this process has devices of its own, or shares one view with its siblings.
+        found: The ordinals whose UUID fits a request by UUID; None: not asked, or nobody could tell.
+        physical_count: Devices of the machine, by NVML; None: unknown.
+        physical: The same, one by one; None: unknown.
+        uuids: UUIDs of the visible devices by ordinal, from a driver that has started; None: unknown.
+        misspelled: Names of variables that are nearly that of a mask, while none is set.
+        refusal: What the driver said when the device was made current; empty: nothing.
+        refused: The device that it said it of, as ``cuda:0``.
+        variables: The variables that were looked at and are set.
+    """
+
+    mask: Mask
+    device_count: int
+    driver_count: int | None = None
+    count_evidence: str = ""
+    forked: bool = False
+    cuda_build: str | None = None
+    hip_build: str | None = None
+    driver_cuda: int | None = None
+    accelerator: str = ""
+    accelerator_count: int = 0
+    launch: Launch | None = None
+    launch_error: LocalRankError | None = None
+    sharing: Sharing | None = None
+    found: tuple[int, ...] | None = None
+    physical_count: int | None = None
+    physical: tuple[PhysicalDevice, ...] | None = None
+    uuids: tuple[str, ...] | None = None
+    misspelled: tuple[str, ...] = ()
+    refusal: str = ""
+    refused: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def visible_devices(snapshot: Snapshot) -> tuple[PhysicalDevice, ...] | None:
+    """Which device of the machine each ordinal is; None where that cannot be known.
+
+    Numbers in a mask, and ordinals without one, count in CUDA's order, which is NVML's only under
+    ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; where all devices are of one model, the orders are taken to agree.
+
+    Source:
+        https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+    """
+    machine = snapshot.physical
+    if machine is None:
+        return None
+    if snapshot.uuids is not None:
+        by_uuid = {device.uuid: device for device in machine}
+        told = [by_uuid.get(uuid) for uuid in snapshot.uuids]
+    elif snapshot.driver_count is not None:
+        return None  # the mask may have been changed since the driver read it
+    else:
+        told = expected_devices(snapshot)
+    if any(device is None for device in told) or len(told) != snapshot.device_count:
+        return None
+    return tuple(device for device in told if device is not None)
+
+
+def expected_devices(snapshot: Snapshot) -> list[PhysicalDevice | None]:
+    """Which device of the machine each ordinal would be, if the driver started now; None: one that cannot be told."""
+    machine = snapshot.physical or ()
+    numbers = list(range(len(machine))) if snapshot.mask.raw is None else snapshot.mask.entries
+    certain = snapshot.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({d.name for d in machine}) <= 1
+    told: list[PhysicalDevice | None] = []
+    for entry in numbers:
+        if isinstance(entry, int):
+            if entry >= len(machine):
+                break
+            told.append(machine[entry] if certain else None)
+        else:
+            fitting = [device for device in machine if device.uuid.startswith(entry)]
+            if len(fitting) != 1:
+                break
+            told.append(fitting[0])
+    return told

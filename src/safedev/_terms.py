@@ -1,0 +1,19 @@
+"""The words of the library as types: see *Words* in the documentation."""
+
+from __future__ import annotations
+
+from typing import NewType, Union
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import torch
+
+# Mixing these two up is the very fault that this library is about.
+Ordinal = NewType("Ordinal", int)
+"""Position among the devices this process sees, from 0; the N of ``cuda:N``."""
+
+PhysicalIndex = NewType("PhysicalIndex", int)
+"""Position among the devices of the machine, as NVML lists them, from 0."""
+
+Target = Union[int, str, "torch.device"]
+"""What a policy answers with: anything that names one device, as ``select_device`` takes it."""

@@ -1,0 +1,213 @@
+"""The only reader of torch."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from dataclasses import replace
+
+import torch
+
+from safedev import _driver, _nvml
+from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
+from safedev._misspelled import misspelled
+from safedev._sharing import sharing_of
+from safedev._snapshot import Snapshot, expected_devices
+from safedev._text import LIMIT
+from safedev.errors import LocalRankError
+from safedev.launchers import detect_launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from safedev._request import Request
+    from safedev._snapshot import Variables
+
+# Read to explain; nothing is decided by them.
+SHOWN = ("CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+
+# `warnings.catch_warnings` in two threads at once can leave the filters changed for good.
+_counting = threading.Lock()
+
+
+def take_snapshot(request: Request, environ: Variables) -> Snapshot:
+    """Read what decides about *request*, once.
+
+    It starts no driver where torch can count without it, and makes no context.
+    """
+    driver = _driver.frozen_count()
+    forked = driver is None and _driver.in_bad_fork()
+    count, evidence = (driver, "") if driver is not None else (0, "") if forked else _count()
+    serves = _nvml.cuda_version() if driver is None and count and torch.version.cuda else None
+    if too_old(serves, torch.version.cuda):
+        count = 0
+    mask = parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
+    auto = request.kind == "auto"
+    accelerator, there = _accelerator() if request.kind == "accelerator" or (auto and not count) else ("", 0)
+    snapshot = Snapshot(
+        mask=mask,
+        device_count=count,
+        driver_count=driver,
+        count_evidence=evidence,
+        forked=forked,
+        cuda_build=torch.version.cuda,
+        hip_build=torch.version.hip,
+        driver_cuda=serves,
+        accelerator=accelerator,
+        accelerator_count=there,
+        physical_count=_nvml.count() if auto and not count and not mask.hides_all else None,
+    )
+    if request.kind == "uuid":
+        return replace(snapshot, found=_locate(request.uuid, snapshot, environ))
+    if request.kind == "ordinal" or not (count or there):
+        return snapshot
+    return _with_launch(snapshot, environ)
+
+
+def look_closer(snapshot: Snapshot, environ: Variables, names: Iterable[str]) -> Snapshot:
+    """Add what explains, and decides nothing: who launched this process, and the devices of the machine.
+
+    Args:
+        snapshot: What was decided on; its counts are kept.
+        environ: The variables, as far as they have been read.
+        names: Names of all variables that are set, for misspelled ones.
+    """
+    physical = _nvml.inventory()
+    number = snapshot.physical_count  # what has been decided on stays as it was read
+    if number is None:
+        number = _nvml.count() if physical is None else len(physical)
+    for variable in SHOWN:
+        environ.get(variable)
+    if snapshot.sharing is None:
+        snapshot = _with_launch(snapshot, environ)
+    return replace(
+        snapshot,
+        physical=physical,
+        physical_count=number,
+        uuids=_driver.uuids() if snapshot.driver_count else None,
+        misspelled=misspelled(names) if snapshot.mask.raw is None else (),
+        variables=environ.read(),
+    )
+
+
+REFUSALS = (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError)
+"""What torch raises where a device cannot be made current."""
+
+
+def refused(snapshot: Snapshot, error: Exception, device: torch.device) -> Snapshot:
+    """Note that *device* could not be made current; the driver's own count, if it has started now, is the true one."""
+    driver = _driver.frozen_count()
+    words = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return replace(
+        snapshot,
+        refusal=words[: 4 * LIMIT],
+        refused=str(device),
+        driver_count=driver,
+        device_count=snapshot.device_count if driver is None else driver,
+    )
+
+
+def to_device(text: str) -> torch.device:
+    """Turn the text of a device that was found valid into a device."""
+    return torch.device(text)
+
+
+def make_current(device: torch.device) -> None:
+    """Make *device* current; nothing for the CPU, and for kinds of which there is one.
+
+    Raises:
+        Exception: Whatever torch raises.
+    """
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    elif device.type != "cpu" and device.index is not None:
+        api = getattr(torch, "accelerator", None)
+        if api is None:  # torch before 2.6
+            getattr(getattr(torch, device.type), "set_device", lambda _: None)(device)
+        else:
+            (getattr(api, "set_device_index", None) or api.set_device_idx)(device.index)
+
+
+def too_old(serves: int | None, build: str | None) -> bool:
+    """Whether a driver that *serves* a CUDA (12080 for 12.8) is too old for a torch built for CUDA *build*.
+
+    Source:
+        https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html: within one major version,
+        a driver serves every minor one.
+    """
+    major = (build or "").partition(".")[0]
+    return serves is not None and major.isdecimal() and serves // 1000 < int(major)
+
+
+def _count() -> tuple[int, str]:
+    """Devices by torch's own count, and what it raised or warned meanwhile."""
+    locked = _counting.acquire(timeout=1.0)  # never for ever: a fork may have copied it locked
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                count, raised = torch.cuda.device_count(), ""
+            except Exception as error:  # noqa: BLE001 - torch's parser raises ValueError, its C++ RuntimeError, others more
+                count, raised = 0, f"{type(error).__name__}: {error}"
+    finally:
+        if locked:
+            _counting.release()
+    inside = os.path.join(torch.__path__[0], "")
+    own = [warning for warning in caught if warning.filename.startswith(inside)]
+    for warning in caught:
+        if warning not in own:  # of another thread
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return max(count, 0), "; ".join([raised] * bool(raised) + [str(warning.message) for warning in own])[: 8 * LIMIT]
+
+
+def _accelerator() -> tuple[str, int]:
+    """Type and number of the devices of another kind than CUDA that this build of torch drives."""
+    api = getattr(torch, "accelerator", None)
+    try:
+        if api is None:  # torch before 2.6
+            if torch.xpu.is_available():
+                return "xpu", torch.xpu.device_count()
+            return ("mps", 1) if torch.backends.mps.is_available() else ("", 0)
+        current = api.current_accelerator()  # what the build supports; starts nothing
+        if current is None or current.type == "cuda":
+            return "", 0
+        return current.type, api.device_count()
+    except RuntimeError:  # 2.6 raises where there is none; a driver that fails counts as none
+        return "", 0
+
+
+def _with_launch(snapshot: Snapshot, environ: Variables) -> Snapshot:
+    launch, error = None, None
+    try:
+        launch = detect_launch(environ)
+    except LocalRankError as problem:
+        error = problem
+    entries = None if snapshot.mask.raw is None else snapshot.mask.entries
+    sharing = sharing_of(launch, environ, entries, snapshot.device_count or snapshot.accelerator_count)
+    return replace(snapshot, launch=launch, launch_error=error, sharing=sharing)
+
+
+def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[int, ...] | None:
+    """The ordinals whose UUID begins with *uuid*; None where nobody can tell."""
+
+    def fitting(known: Iterable[str]) -> tuple[int, ...]:
+        # The kind is left out: the driver tells a MIG instance's UUID without it.
+        wanted = uuid[4:].lower()
+        return tuple(n for n, one in enumerate(known) if one[4:].lower().startswith(wanted))
+
+    if snapshot.driver_count is not None:
+        known = _driver.uuids()
+        return None if known is None else fitting(known)
+    entries = snapshot.mask.entries[: snapshot.device_count]
+    if listed := fitting(entry if isinstance(entry, str) else "" for entry in entries):
+        return listed
+    if uuid.startswith("GPU-") and (physical := _nvml.inventory()) and not any(device.mig for device in physical):
+        order = environ.get("CUDA_DEVICE_ORDER")
+        told = expected_devices(replace(snapshot, physical=physical, variables={"CUDA_DEVICE_ORDER": order or ""}))
+        known = tuple(device.uuid for device in told if device is not None)
+        if len(known) == len(told) == snapshot.device_count and all(known):
+            return fitting(known)
+    known = _driver.uuids_from_child() if snapshot.device_count else ()
+    return None if known is None else fitting(known)

@@ -1,0 +1,264 @@
+"""Which devices this process may see: checked, or set, before CUDA starts."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+
+from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask
+from safedev._text import counted, marked, quoted
+from safedev.errors import MaskError, MaskTooLateError, MaskWarning
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping, Sequence
+    from typing import Literal, SupportsIndex
+
+    Devices = SupportsIndex | str | Sequence[SupportsIndex | str] | None
+
+__all__ = ["Mask", "guard_visible_devices"]
+
+CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
+_ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
+
+
+def guard_visible_devices(
+    devices: Devices = None,
+    *,
+    order: Literal["PCI_BUS_ID", "FASTEST_FIRST"] | None = None,
+    environ: MutableMapping[str, str] | None = None,
+) -> Mask:
+    """Check the mask, or narrow it, while CUDA has not started.
+
+    For the top of a program, before torch is imported; it also works after, as long as the driver has not started.
+    Either all of the change is made, or none.
+
+    Args:
+        devices: None: the mask in force is read, and kept. Otherwise the devices that this process is left with: an
+            int, text (``"0,2"``), a sequence of ints, ``GPU-`` or ``MIG-`` UUIDs. Numbers count from 0 **in the view
+            that this process has now**: under a mask ``4,5``, 0 is the device 4. ``[]`` hides all devices.
+        order: Sets ``CUDA_DEVICE_ORDER``: by ``"PCI_BUS_ID"`` ordinals agree with ``nvidia-smi``.
+        environ: An environment to read and write in place of ``os.environ``, such as that of a child process. The
+            driver of this process is then not asked.
+
+    Returns:
+        The mask that is in force now. ``entries[n]`` is what ordinal *n* stands for.
+
+    Raises:
+        MaskError: The inherited mask does not hold such a device, or the machine is known not to have it; a device is
+            named twice; a mask of numbers was written under another order.
+        MaskTooLateError: The driver has started in this process and would not see the change.
+        TypeError: *devices* holds what is neither a number nor text.
+        ValueError: *order* is no order.
+
+    Warns:
+        MaskWarning: The mask in force has a defect, or no mask is set and a variable is, whose name is nearly that of
+            one.
+
+    Example:
+        >>> guard_visible_devices([2, 3], environ={}).entries
+        (2, 3)
+
+    Source:
+        The driver reads the mask once, when ``cuInit`` runs.
+        https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+    """
+    if order is not None and order not in _ORDERS:
+        raise ValueError(f"no order is called {quoted(str(order))}: give {' or '.join(map(repr, _ORDERS))}")
+    world = os.environ if environ is None else environ
+    mask = parse_mask(world.get(CUDA_VISIBLE_DEVICES))
+    if devices is None:
+        _warn(mask, world)
+    change = _change(mask, world, devices, order)
+    if change and environ is None:
+        _refuse_too_late(mask, change)
+    _write(world, change)
+    return parse_mask(world.get(CUDA_VISIBLE_DEVICES))
+
+
+def _change(mask: Mask, world: Mapping[str, str], devices: Devices, order: str | None) -> dict[str, str]:
+    """The variables to write, without those that have that value already."""
+    wanted = {}
+    if order is not None:
+        in_force = world.get(CUDA_DEVICE_ORDER) or "FASTEST_FIRST"
+        if in_force != order and any(isinstance(entry, int) for entry in mask.entries):
+            raise MaskError(
+                mask,
+                f"CUDA_DEVICE_ORDER cannot become {order}: the numbers of the inherited mask count in another order\n"
+                f"  mask: {mask.variable}={quoted(mask.raw or '')}, written for {in_force}\n"
+                "  fix: set CUDA_DEVICE_ORDER where the mask is set, or write the mask with UUIDs",
+            )
+        wanted[CUDA_DEVICE_ORDER] = order
+    if devices is not None:
+        wanted[CUDA_VISIBLE_DEVICES] = ",".join(_narrowed(mask, _asked(mask, devices))) or "-1"
+    return {name: value for name, value in wanted.items() if world.get(name) != value}
+
+
+def _asked(mask: Mask, devices: Devices) -> list[int | str]:
+    """The devices asked for, as ordinals from 0 and UUIDs.
+
+    Raises:
+        TypeError: One is neither a number nor text.
+        MaskError: One is negative, no device, or asked for twice.
+    """
+    if isinstance(devices, str):
+        asked: list[object] = [part.strip() for part in devices.split(",")] if devices.strip() else []
+    else:
+        asked = list(devices) if isinstance(devices, Iterable) else [devices]
+    wanted: list[int | str] = []
+    for one in asked:
+        device = _device(one)
+        if device is None or (isinstance(device, int) and device < 0):
+            shown = quoted(one) if isinstance(one, str) else str(device)
+            raise MaskError(
+                mask,
+                f"{shown} is no device to be left with: give ordinals from 0, or UUIDs (GPU-..., MIG-...)",
+            )
+        if device in wanted:
+            raise MaskError(mask, f"{quoted(str(device))} is asked for twice: a repeated entry would hide every device")
+        wanted.append(device)
+    return wanted
+
+
+def _device(one: object) -> int | str | None:
+    if isinstance(one, str):
+        if one.isascii() and one.isdecimal():
+            return int(one) if len(one) < 10 else None
+        parsed = parse_mask(one)
+        return one if parsed.entries == (one,) else None
+    if isinstance(one, bool) or not hasattr(one, "__index__"):
+        raise TypeError(f"a value of type {type(one).__name__} is no device: give ordinals from 0, or UUIDs")
+    return one.__index__()  # type: ignore[no-any-return]  # by its protocol an int
+
+
+def _narrowed(mask: Mask, wanted: list[int | str]) -> list[str]:
+    """What to write for the devices *wanted*, which the mask in force must hold.
+
+    Raises:
+        MaskError: The mask does not hold one of them, the machine is known not to have it, or the kinds are mixed.
+    """
+    if not wanted:
+        return []
+    from safedev import _nvml  # loads ctypes: only where a mask is to be written
+
+    physical = _nvml.inventory() if any(isinstance(one, str) for one in wanted) or mask.entries else None
+    number = _nvml.count() if physical is None else len(physical)
+    known = None if physical is None else [device.uuid for device in physical]
+    held: list[int | str] = [*(range(number) if mask.raw is None and number is not None else mask.entries)]
+    if number is not None:  # the list ends at the first device that is not here
+        ends = (n for n, entry in enumerate(held) if isinstance(entry, int) and entry >= number)
+        held = held[: next(ends, len(held))]
+    free = mask.raw is None and number is None
+    written: list[str] = []
+    for one in wanted:
+        if isinstance(one, int):
+            if not free and one >= len(held):
+                raise MaskError(mask, _not_held(mask, one, len(held)))
+            written.append(str(one if free else held[one]))
+        else:
+            written.append(_held_uuid(mask, one, held, known))
+    if len({entry[:4] if entry[:4] in {"GPU-", "MIG-"} else "" for entry in written}) > 1:
+        raise MaskError(mask, "numbers, GPU- and MIG- UUIDs cannot stand in one mask: name all devices in one way")
+    if len(set(written)) < len(written):
+        raise MaskError(mask, "two of the devices asked for are the same: a repeated entry would hide every device")
+    return written
+
+
+def _held_uuid(mask: Mask, uuid: str, held: list[int | str], known: list[str] | None) -> str:
+    """The entry for *uuid* under the mask in force; *known* are the machine's UUIDs by physical index, if known."""
+    fits = None if known is None or uuid.startswith("MIG-") else [one for one in known if one.startswith(uuid)]
+    if mask.raw is None:
+        if fits is not None and len(fits) != 1:
+            what = "this machine has no such device" if not fits else f"{len(fits)} devices of this machine fit it"
+            raise MaskError(mask, f"{quoted(uuid)} names no device: {what}\n  fix: nvidia-smi -L lists the UUIDs")
+        return uuid
+    listed = [entry for entry in held if isinstance(entry, str) and entry.startswith(uuid)]
+    full = fits[0] if fits is not None and len(fits) == 1 else uuid
+    listed = listed or [entry for entry in held if isinstance(entry, str) and len(entry) > 4 and full.startswith(entry)]
+    if len(listed) == 1:
+        return listed[0]
+    if any(isinstance(entry, int) for entry in held):
+        raise MaskError(
+            mask,
+            f"{quoted(uuid)} cannot be found behind a mask of numbers\n  mask: {mask.variable}={quoted(mask.raw)}\n"
+            "  fix: name the device by its ordinal, or have the mask written with UUIDs",
+        )
+    raise MaskError(mask, _not_held(mask, uuid, len(held)))
+
+
+def _not_held(mask: Mask, one: int | str, count: int) -> str:
+    shown = one if isinstance(one, int) else quoted(one)
+    if mask.raw is None:
+        there = counted(count, "device") + (f", 0 to {count - 1}" if count else "")
+        return f"{shown} names no device: this machine has {there}"
+    there = f"ordinals 0 to {count - 1}" if count else "no device"
+    hint = ""
+    if one in mask.entries:
+        hint = f"\n  why: {shown} stands in the mask; in this process that device is ordinal {mask.entries.index(one)}"
+    return (
+        f"{shown} is not among the devices this process has: the inherited mask holds {there}\n"
+        f"  mask: {mask.variable}={quoted(mask.raw)}{hint}\n"
+        "  fix: name an ordinal that the mask holds; a mask is narrowed here, never widened"
+    )
+
+
+def _warn(mask: Mask, world: Mapping[str, str]) -> None:
+    """Warn of a defect in the mask in force, or of a name that is nearly that of one."""
+    for defect in mask.defects:
+        shown, carets = marked(mask.raw or "", *defect.span)
+        lead = f"  {mask.variable}="
+        fix = f"unset {mask.variable}" if defect.instead is None else f"write {mask.variable}={defect.instead}"
+        warnings.warn(
+            f"{mask.variable} has an entry that does not do what it says: {defect.reason}\n"
+            f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  fix: {fix} [{defect.code}]",
+            MaskWarning,
+            stacklevel=3,
+        )
+    if mask.raw is None:
+        from safedev._misspelled import misspelled
+
+        for name in misspelled(world)[:1]:
+            warnings.warn(
+                f"no mask is set, and {quoted(name)} is, which nothing reads\n"
+                f"  fix: rename it to {CUDA_VISIBLE_DEVICES}, or unset it [mask-misspelled]",
+                MaskWarning,
+                stacklevel=3,
+            )
+
+
+def _refuse_too_late(mask: Mask, change: Mapping[str, str]) -> None:
+    from safedev import _driver
+
+    count, forked = _driver.frozen_count(), _driver.in_bad_fork()
+    if count is None and not forked:
+        return
+    wanted = " and ".join(f"{name}={quoted(value)}" for name, value in change.items())
+    if forked:
+        raise MaskTooLateError(
+            mask,
+            f"{wanted} comes too late: this process was forked after its parent had started CUDA\n"
+            "  why: CUDA cannot be used at all in such a process, whatever the mask [mask-too-late]\n"
+            '  fix: start it with the "spawn" or "forkserver" method, or fork before CUDA starts',
+        )
+    raise MaskTooLateError(
+        mask,
+        f"{wanted} comes too late: CUDA has started in this process, and holds to {counted(count or 0, 'device')}\n"
+        "  why: the driver reads the mask once, when it starts; torch.cuda.is_available() is enough for that "
+        "[mask-too-late]\n"
+        "  fix: call guard_visible_devices() before anything asks CUDA, or set the mask in the shell",
+    )
+
+
+def _write(world: MutableMapping[str, str], change: Mapping[str, str]) -> None:
+    before = {name: world.get(name) for name in change}
+    try:
+        for name, value in change.items():
+            world[name] = value
+    except BaseException:
+        for name, old in before.items():
+            if old is None:
+                world.pop(name, None)
+            else:
+                world[name] = old
+        raise

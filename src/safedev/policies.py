@@ -1,0 +1,101 @@
+"""What chooses another device when the wanted one cannot be had.
+
+A policy is any callable that takes the :class:`Diagnosis` of the refused request and answers with a device (an
+ordinal, text, or a ``torch.device``), or with None, which declines. It is asked once. What it answers is judged by the
+same reading as the request; an answer that is not valid counts as declining.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from safedev._diagnosis import Diagnosis
+    from safedev._terms import Target
+
+    FallbackPolicy: TypeAlias = Callable[[Diagnosis], Target | None]
+
+__all__ = ["cpu", "first_device", "first_of", "named", "refuse", "share"]
+
+
+def first_device(diagnosis: Diagnosis, /) -> Target | None:
+    """The first visible CUDA device; the CPU if none is visible, or the driver cannot start (``"cuda:0"``).
+
+    It declines where other processes of the same launch would end up on that device too, and where that device is the
+    one that refused.
+    """
+    snapshot = diagnosis.snapshot
+    if not snapshot.device_count or any(finding.code == "driver-unusable" for finding in diagnosis.findings):
+        return "cpu"
+    return None if snapshot.refused == "cuda:0" or _siblings_would_follow(diagnosis) else "cuda:0"
+
+
+def cpu(_: Diagnosis, /) -> Target | None:
+    """The CPU (``"cpu"``)."""
+    return "cpu"
+
+
+def refuse(_: Diagnosis, /) -> Target | None:
+    """No other device: the error is raised (``"raise"``)."""
+    return None
+
+
+def share(diagnosis: Diagnosis, /) -> Target | None:
+    """Ordinal *local rank modulo count*: several workers share each device, on purpose.
+
+    It declines without a launcher, and where no CUDA device is visible.
+    """
+    launch, count = diagnosis.snapshot.launch, diagnosis.snapshot.device_count
+    return None if launch is None or not count else f"cuda:{launch.local_rank % count}"
+
+
+def first_of(*policies: FallbackPolicy | str) -> FallbackPolicy:
+    """A policy that asks *policies* in order, and answers with the first answer that does not decline.
+
+    Raises:
+        ValueError: A policy is text that names none.
+        TypeError: A policy is neither text nor callable.
+    """
+    asked = tuple(map(named, policies))
+
+    def first(diagnosis: Diagnosis, /) -> Target | None:
+        answers = (policy(diagnosis) for policy in asked)
+        return next((answer for answer in answers if answer is not None), None)
+
+    return first
+
+
+def named(fallback: FallbackPolicy | str) -> FallbackPolicy:
+    """The policy of that name; a callable is a policy itself.
+
+    Raises:
+        ValueError: No policy has that name.
+        TypeError: It is neither text nor callable.
+    """
+    if callable(fallback):
+        return fallback
+    if not isinstance(fallback, str):
+        raise TypeError(f"fallback is {_NAMES}, or a callable; not a value of type {type(fallback).__name__}")
+    policy = {"cuda:0": first_device, "cpu": cpu, "raise": refuse}.get(fallback)
+    if policy is None:
+        from safedev._text import quoted
+
+        raise ValueError(f"no policy is named {quoted(fallback)}: give {_NAMES}, or a callable")
+    return policy
+
+
+_NAMES = "'cuda:0', 'cpu' or 'raise'"
+
+
+def _siblings_would_follow(diagnosis: Diagnosis) -> bool:
+    """Whether other processes of this launch may choose the first device as well."""
+    snapshot = diagnosis.snapshot
+    if snapshot.sharing is not None and snapshot.sharing.kind == "own":
+        return False
+    launch = snapshot.launch
+    if launch is None:
+        return snapshot.launch_error is not None
+    neighbours = launch.local_world_size or launch.world_size or 1
+    return neighbours > 1 or launch.local_rank > 0
