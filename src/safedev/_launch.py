@@ -1,0 +1,230 @@
+"""A launch, and how a launcher's environment variables are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safedev._text import quoted
+from safedev.errors import LocalRankError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOCAL_RANK = "LOCAL_RANK"
+UNKNOWN = "unknown"  # the launcher behind a LOCAL_RANK that nobody signed
+# Slurm numbers the steps that are no tasks from the end: interactive, batch, extern ... (slurm.h, SLURM_*_STEP).
+FIRST_PSEUDO_STEP = 0xFFFFFFF0
+# The local world size comes last, since Slurm's is found by means of the others.
+FIELDS = ("local_rank", "rank", "world_size", "node_rank", "local_world_size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What is known of the launch that this process belongs to. All numbers come from one launcher.
+
+    Attributes:
+        launcher: Name of the launcher: ``"torchrun"``, ``"openmpi"``, ``"slurm"`` ...; ``"unknown"`` for a
+            ``LOCAL_RANK`` of which nothing says who set it.
+        local_rank: Position among the processes of the launch on this node, from 0.
+        local_world_size: How many processes of the launch run on this node, from 1; None where it is not told.
+        rank: Position in the whole launch, from 0; None where it is not told.
+        world_size: How many processes the launch has, from 1; None where it is not told.
+        node_rank: Position of this node among the nodes of the launch, from 0; None where it is not told.
+        sources: The environment variable of each value that is known: ``(("local_rank", "LOCAL_RANK"), ...)``.
+        confirmed: False for a lone ``LOCAL_RANK``, without any sign of a launcher around it.
+        caution: Text for a ``LocalRankWarning``; None where nothing is in doubt.
+    """
+
+    launcher: str
+    local_rank: int
+    local_world_size: int | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    node_rank: int | None = None
+    sources: tuple[tuple[str, str], ...] = ()
+    confirmed: bool = True
+    caution: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The environment variable that the local rank came from; empty where the launcher did not say."""
+        return self.sources[0][1] if self.sources else ""
+
+
+def is_set(text: str | None) -> bool:
+    """Whether a variable says anything: empty and ``-1`` mean unset to most who write them."""
+    return text is not None and text not in {"", "-1"}
+
+
+def number(text: str) -> int | None:
+    """Read ASCII digits; None for anything else. ``int()`` takes blanks, signs and other scripts' digits as well."""
+    return int(text) if len(text) <= 18 and text.isascii() and text.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvLauncher:
+    """A launcher that tells each process its local rank in an environment variable. One row of the table.
+
+    It counts when *local_rank* and all of *requires* are set, and the numbers agree: one lone variable is a left-over.
+    Empty text and ``-1`` mean unset.
+
+    Attributes:
+        name: What messages call it.
+        local_rank: Variable that holds the local rank, from 0.
+        documentation: Address of the page that names the variables.
+        local_world_size: Variable that holds the number of processes on this node; None where there is none.
+        rank: Variable that holds the rank, or several of which the first that is set is read.
+        world_size: Variable that holds the number of processes.
+        node_rank: Variable that holds the number of this node, from 0.
+        requires: Further variables that this launcher always sets. They tell it from left-overs and from others.
+        innermost: Whether *requires* proves that this launcher wrote *local_rank* for this very process, so that
+            any other launcher's variables describe a process around it.
+        shares: Whether its workers see the same devices unless something shows the contrary.
+    """
+
+    name: str
+    local_rank: str
+    documentation: str = ""
+    local_world_size: str | tuple[str, ...] | None = None
+    rank: str | tuple[str, ...] | None = None
+    world_size: str | tuple[str, ...] | None = None
+    node_rank: str | tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()
+    innermost: bool = False
+    shares: bool = True
+
+    def variables(self, field: str) -> tuple[str, ...]:
+        """The variables of one field, in the order in which they are tried."""
+        names: str | tuple[str, ...] | None = getattr(self, field)
+        return (names,) if isinstance(names, str) else names or ()
+
+    def detect(self, environ: Mapping[str, str], /) -> Launch | None:
+        """Read the launch from *environ*.
+
+        Returns:
+            The launch; None where this launcher did not start the process, or its variables are left over.
+
+        Raises:
+            LocalRankError: A variable of a launcher that is otherwise complete holds no number; or ``LOCAL_RANK``
+                and its companions contradict each other.
+        """
+        if not is_set(environ.get(self.local_rank)) or not all(is_set(environ.get(name)) for name in self.requires):
+            return None
+        values: dict[str, int] = {}
+        sources: list[tuple[str, str]] = []
+        for field in FIELDS:
+            for variable in self.variables(field):
+                text = environ.get(variable)
+                value = self.read(variable, text, values) if text is not None and is_set(text) else None
+                if value is not None:
+                    values[field] = value
+                    sources.append((field, variable))
+                    break
+        wrong = _contradiction(values)
+        if wrong is None:
+            signed = bool(self.requires) or len(values) > 1 or self.local_rank != LOCAL_RANK
+            return Launch(
+                launcher=self.name,
+                local_rank=values["local_rank"],
+                local_world_size=values.get("local_world_size"),
+                rank=values.get("rank"),
+                world_size=values.get("world_size"),
+                node_rank=values.get("node_rank"),
+                sources=tuple(sources),
+                confirmed=signed,
+            )
+        if self.local_rank != LOCAL_RANK:
+            return None
+        raise self._contradicted(environ, dict(sources)[wrong])
+
+    def read(self, variable: str, text: str, values: Mapping[str, int]) -> int | None:  # noqa: ARG002 - for rows with logic
+        """Read the text of one variable; *values* are those read before. None: it tells nothing.
+
+        Raises:
+            LocalRankError: It holds no number.
+        """
+        value = number(text)
+        # A LOCAL_RANK that nobody signed has no companions that could be relied on: they are ignored if unreadable.
+        if value is None and (self.requires or variable == self.local_rank):
+            what = "a local rank" if variable == self.local_rank else "a number from 0"
+            raise LocalRankError(
+                self.name,
+                variable,
+                text,
+                f"{variable}={quoted(text)} is not {what}: unset {variable}, or set it in digits",
+            )
+        return value
+
+    def _contradicted(self, environ: Mapping[str, str], other: str) -> LocalRankError:
+        text = environ[self.local_rank]
+        problem = (
+            f"{self.local_rank}={quoted(text)} and {other}={quoted(environ[other])} contradict each other: "
+            f"unset both if nothing launched this process\n"
+            f"  a local rank counts from 0 and is less than the number of processes"
+        )
+        return LocalRankError(self.name, self.local_rank, text, problem)
+
+
+def _contradiction(values: Mapping[str, int]) -> str | None:
+    """The field that the others cannot be true beside; None where all agree."""
+    count, world = values.get("local_world_size"), values.get("world_size")
+    if count is not None and (count <= values["local_rank"] or (world is not None and count > world)):
+        return "local_world_size"
+    if world is not None and world <= max(values["local_rank"], values.get("rank", 0)):
+        return "world_size"
+    return None
+
+
+class SlurmLauncher(EnvLauncher):
+    """Slurm's ``srun``: only a task of a real step was launched by it.
+
+    A batch script and an ``salloc`` shell have no ``SLURM_STEP_ID``; an interactive step has a number from the end.
+    """
+
+    __slots__ = ()
+
+    def detect(self, environ: Mapping[str, str], /) -> Launch | None:
+        """Read the launch from *environ*; see ``EnvLauncher.detect``."""
+        text = environ.get("SLURM_STEP_ID")
+        step = number(text) if text is not None else None
+        if step is not None and step >= FIRST_PSEUDO_STEP:
+            return None
+        launch = EnvLauncher.detect(self, environ)
+        if launch is not None and text is not None and step is None:
+            problem = (
+                f"SLURM_STEP_ID={quoted(text)} is not a number from 0: unset SLURM_LOCALID if this is no task of Slurm"
+            )
+            raise LocalRankError(self.name, "SLURM_STEP_ID", text, problem)
+        return launch
+
+    def read(self, variable: str, text: str, values: Mapping[str, int]) -> int | None:
+        """Read the text of one variable; the two lists give the number of tasks on this node."""
+        if variable == "SLURM_GTIDS":
+            return _tasks_listed(text, values)
+        if variable == "SLURM_STEP_TASKS_PER_NODE":
+            return _tasks_on_node(text, values.get("node_rank"))
+        return EnvLauncher.read(self, variable, text, values)
+
+
+def _tasks_listed(text: str, values: Mapping[str, int]) -> int | None:
+    """Count the tasks in a list such as ``0,2,3``: the ranks on this node, by local rank."""
+    ranks = text.split(",")
+    here = values["local_rank"]
+    if here < len(ranks) and number(ranks[here]) is None:
+        return None
+    # Where the local rank's place does not hold this rank, the variables are not one task's. No local rank is below 0.
+    return len(ranks) if here < len(ranks) and number(ranks[here]) == values["rank"] else 0
+
+
+def _tasks_on_node(text: str, node: int | None) -> int | None:
+    """Look up node *node* in a list such as ``3,1`` or ``2(x2),1``."""
+    for entry in text.split(",") if node is not None else ():
+        tasks, _, times = entry.partition("(x")
+        nodes = number(times.removesuffix(")")) if times else 1
+        if nodes is None or node is None:
+            return None
+        if node < nodes:
+            return number(tasks)
+        node -= nodes
+    return None
