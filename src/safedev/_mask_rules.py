@@ -72,8 +72,8 @@ def mask_defects(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 
 def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
-    if snapshot.driver_count is None or not wants_cuda(case):
-        return
+    if snapshot.driver_count is None or snapshot.refusal or not wants_cuda(case):
+        return  # after a refusal the driver has only just started, under the mask as it is
     expected = _expected_count(snapshot)
     told, held = [device.uuid if device else None for device in expected_devices(snapshot)], snapshot.uuids
     if expected == snapshot.driver_count and (

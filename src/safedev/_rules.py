@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
-    if not snapshot.refusal or (case.ordinal or 0) >= snapshot.device_count > 0:
+    if not snapshot.refusal:
         return
     said = quoted(snapshot.refusal, 160)
     if snapshot.driver_count is None:
@@ -32,9 +32,11 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
             suggestion="cpu",
         )
         return
+    if case.ordinal is not None and case.ordinal >= snapshot.driver_count:
+        said = f"the driver shows {counted(snapshot.driver_count, 'device')}, and NVML had counted more"
     yield Finding(
         code="device-unusable",
-        reason=f"the device is visible and refuses: {said}",
+        reason=f"the device is there and refuses: {said}",
         remedy="run nvidia-smi to see whether another process holds it in exclusive mode, or whether it is lost; "
         "or use another device",
         suggestion=next((f"cuda:{n}" for n in range(snapshot.driver_count) if n != case.ordinal), "cpu"),

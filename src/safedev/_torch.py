@@ -197,8 +197,8 @@ def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[
         wanted = uuid[4:].lower()
         return tuple(n for n, one in enumerate(known) if one[4:].lower().startswith(wanted))
 
-    if snapshot.driver_count is not None:
-        known = _driver.uuids()
+    known = _driver.uuids()  # where NVML is missing, counting has started the driver
+    if known is not None or snapshot.driver_count is not None:
         return None if known is None else fitting(known)
     entries = snapshot.mask.entries[: snapshot.device_count]
     if listed := fitting(entry if isinstance(entry, str) else "" for entry in entries):

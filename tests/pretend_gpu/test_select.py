@@ -1,0 +1,319 @@
+"""What choosing a device does besides: to the driver, to the process, to its children; and what refusals become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def twice() -> list[str]:
+    import safedev
+
+    return [str(safedev.select_device(2)), str(safedev.select_device(2)), str(safedev.select_device())]
+
+
+def test_choosing_starts_no_driver(rig: Any) -> None:
+    """
+    Where NVML answers, choosing starts no driver and makes no context, and
+    gives the same answer twice.
+    """
+    result = rig.call(twice, gpus=4)
+
+    assert ["cuda:2", "cuda:2", "cuda:0"] == result.value
+    assert [] == list(result.trace)
+
+
+def test_this_trace_can_show_a_start(rig: Any) -> None:
+    """
+    The twin of the above: torch's own question starts the driver, and the
+    trace shows it.
+    """
+    result = rig.call("import torch; torch.cuda.is_available()", gpus=4)
+
+    assert result.awake
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("select_device(9, fallback='cpu')", id="refused"),
+        pytest.param("select_device('GPU-03030303')", id="by-uuid"),
+        pytest.param("diagnose(9)", id="diagnosed"),
+        pytest.param("guard_visible_devices([1, 2])", id="guarded"),
+        pytest.param("resolve_local_rank()", id="local-rank"),
+    ],
+)
+def test_explaining_starts_no_driver(rig: Any, call: str) -> None:
+    """
+    Nor does what has to look closer.
+    """
+    code = f"import safedev, warnings; warnings.simplefilter('ignore'); safedev.{call}; None"
+
+    assert [] == list(rig.call(code, gpus=4).trace)
+
+
+def leaves() -> dict[str, Any]:
+    import os
+    import signal
+    import threading
+    import warnings
+
+    import safedev
+
+    def world() -> list[object]:
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        descriptors = sorted(os.listdir("/proc/self/fd"))
+        return [dict(os.environ), list(warnings.filters), handlers, threading.active_count(), len(descriptors)]
+
+    before = world()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for preferred in (0, None, "cuda", 9, "GPU-02020202", "cpu"):
+            safedev.select_device(preferred)
+        safedev.diagnose(9)
+        safedev.resolve_local_rank()
+        safedev.guard_visible_devices()
+    after = world()
+    return {"before": list(map(str, before)), "after": list(map(str, after))}
+
+
+def test_choosing_leaves_nothing_behind(rig: Any) -> None:
+    """
+    No variable, filter, handler, thread or open file is left.
+    """
+    seen = rig.call(leaves, gpus=4).value
+
+    assert seen["before"] == seen["after"]
+
+
+def in_a_child() -> int:
+    import os
+
+    import torch
+
+    import safedev
+
+    safedev.select_device(1)
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.cuda.set_device(1)
+            torch.zeros(1, device="cuda:1")
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_forked_afterwards_can_use_cuda(rig: Any) -> None:
+    """
+    Choosing does not poison fork.
+    """
+    assert 0 == rig.call(in_a_child, gpus=4).value
+
+
+def in_threads() -> list[str]:
+    import warnings
+    from concurrent.futures import ThreadPoolExecutor
+
+    import safedev
+
+    filters = list(warnings.filters)
+    with ThreadPoolExecutor(16) as pool:
+        chosen = list(pool.map(lambda n: str(safedev.select_device(n % 4)), range(400)))
+    assert filters == list(warnings.filters)
+    return chosen
+
+
+def test_threads_do_not_disturb_each_other(rig: Any) -> None:
+    """
+    Four hundred choices in sixteen threads are right, and leave the warning
+    filters as they were.
+    """
+    assert [f"cuda:{n % 4}" for n in range(400)] == rig.call(in_threads, gpus=4).value
+
+
+def test_after_the_parent_started_cuda_a_forked_child_is_told_so(rig: Any) -> None:
+    """
+    In a process forked from one that had started CUDA, nothing can be chosen
+    but the CPU, and the reason is named.
+    """
+
+    def child() -> str:
+        import os
+
+        import torch
+
+        import safedev
+
+        torch.cuda.init()
+        read, write = os.pipe()
+        if os.fork() == 0:
+            try:
+                safedev.select_device(0, fallback="raise")
+            except safedev.InvalidDeviceError as error:
+                os.write(write, str(error).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            return pipe.read()
+
+    told = rig.call(child, gpus=4).value
+
+    assert "[driver-unusable]" in told
+    assert "forked" in told
+
+
+@pytest.mark.parametrize(
+    ("call", "settings", "device", "codes"),
+    [
+        pytest.param("set_device(1)", {"PRETEND_GPU_BUSY": "1"}, "cuda:0", ["device-unusable"], id="busy-falls-back"),
+        pytest.param("set_device(0)", {"PRETEND_GPU_BUSY": "0"}, None, ["device-unusable"], id="busy-first-declines"),
+        pytest.param("set_device(0, fallback='cpu')", {"PRETEND_GPU_BUSY": "0"}, "cpu", ["device-unusable"], id="cpu"),
+        pytest.param("set_device(1)", {"PRETEND_GPU_BUSY": "0,1"}, None, ["device-unusable"], id="both-busy"),
+        pytest.param("set_device(1)", {"PRETEND_DRIVER_ERROR": "803"}, "cpu", ["driver-unusable"], id="no-driver"),
+        pytest.param(
+            "set_device(1, fallback='raise')", {"PRETEND_DRIVER_ERROR": "35"}, None, ["driver-unusable"], id="raise"
+        ),
+        pytest.param(
+            "set_device(3)", {"PRETEND_GPU_LOST": "3"}, "cuda:0", ["device-unusable"], id="lost-by-the-driver"
+        ),
+        pytest.param(
+            "select_device(1)", {"PRETEND_CUDA_VERSION": "12.4"}, "cpu", ["driver-unusable"], id="too-old-by-nvml"
+        ),
+        pytest.param(
+            "select_device()", {"PRETEND_CUDA_VERSION": "12.4"}, "cpu", ["driver-unusable"], id="too-old-auto"
+        ),
+    ],
+)
+def test_a_refusal_is_a_finding(
+    rig: Any, call: str, settings: dict[str, str], device: str | None, codes: list[str]
+) -> None:
+    """
+    A driver or a device that refuses is a finding like any other: the policy
+    is asked, and what it chooses is tried, once.
+    """
+    result = rig.call(f"import safedev; safedev.{call}", gpus=4, settings=settings)
+
+    if device is None:
+        assert "InvalidDeviceError" == result.error.name
+        text = result.error.message
+    else:
+        assert device == result.value
+        assert ["FallbackWarning"] == [warning.name for warning in result.warnings]
+        text = result.warnings[-1].message
+    assert [True] * len(codes) == [f"[{code}]" in text for code in codes]
+
+
+@pytest.mark.parametrize(
+    ("spec", "env", "before", "machine", "device", "processes"),
+    [
+        pytest.param("GPU-02020202", {"CUDA_VISIBLE_DEVICES": "3,1"}, "", "full", "cuda:1", 0, id="by-nvml"),
+        pytest.param(
+            "GPU-02020202",
+            {"CUDA_VISIBLE_DEVICES": "GPU-03030303,GPU-02020202-0000"},
+            "",
+            "full",
+            "cuda:1",
+            0,
+            id="by-mask",
+        ),
+        pytest.param("GPU-02020202", {}, "import torch; torch.cuda.init()", "full", "cuda:1", 0, id="by-the-driver"),
+        pytest.param("GPU-02020202", {"CUDA_VISIBLE_DEVICES": "3,1"}, "", "no-nvml", "cuda:1", 0, id="no-nvml"),
+    ],
+)
+def test_a_uuid_finds_its_device(
+    rig: Any, spec: str, env: dict[str, str], before: str, machine: str, device: str, processes: int
+) -> None:
+    """
+    Whoever can tell the UUIDs is asked: the driver that has started, the
+    mask's own text, NVML.
+    """
+    result = rig.call(
+        f"import safedev; safedev.select_device({spec!r})", gpus=4, env=env, before=before, machine=machine
+    )
+
+    assert device == result.value
+    assert processes == len({event.pid for event in result.trace} - {result.pid})
+
+
+def test_where_the_order_is_unknown_a_child_asks_the_driver(rig: Any) -> None:
+    """
+    With different cards and no order, NVML's index tells no ordinal: a short
+    child process asks the driver, and this process stays asleep.
+    """
+    result = rig.call(
+        "import safedev; safedev.select_device('GPU-02020202')",
+        gpus=2,
+        settings={"PRETEND_GPU_MODELS": "Small,Big", "PRETEND_GPU_FASTEST": "1,0"},
+    )
+
+    assert "cuda:0" == result.value
+    assert not result.awake
+    assert ["init"] == [event.event for event in result.trace]
+
+
+def test_a_mask_moved_after_the_start_is_seen_by_uuid(rig: Any) -> None:
+    """
+    The count is the same, the device is not: the driver's UUIDs tell that the
+    mask came too late.
+    """
+    code = "import safedev; [finding['code'] if isinstance(finding, dict) else finding.code for finding in safedev.diagnose(0).findings]"
+
+    moved = rig.call(
+        code,
+        gpus=4,
+        env={"CUDA_VISIBLE_DEVICES": "2"},
+        before="import os, torch; torch.cuda.is_available(); os.environ['CUDA_VISIBLE_DEVICES'] = '0'",
+    )
+    kept = rig.call(code, gpus=4, env={"CUDA_VISIBLE_DEVICES": "2"}, before="import torch; torch.cuda.is_available()")
+
+    assert ["mask-too-late"] == moved.value
+    assert [] == kept.value
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param({"CUDA_VISIBLE_DEVICES": "--1"}, id="signs"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "+"}, id="sign-alone"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "1" * 5000}, id="more-digits-than-int-takes"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "\x1b[31m0"}, id="escape-code"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "x" * 100_000}, id="long"),
+    ],
+)
+def test_a_mask_that_torch_cannot_count_under_is_explained(rig: Any, env: dict[str, str]) -> None:
+    """
+    What makes torch's own count fail is a finding, and no traceback; nothing
+    of the value reaches the message unescaped or whole.
+    """
+    result = rig.call("import safedev; safedev.select_device(0, fallback='raise')", gpus=4, env=env)
+
+    assert "InvalidDeviceError" == result.error.name
+    assert "[mask-unreadable]" in result.error.message
+    assert result.error.message.isascii()
+    assert len(result.error.message) < 3000
+    assert "\x1b" not in result.error.message
+
+
+def test_the_error_survives_pickling_with_its_diagnosis(rig: Any) -> None:
+    """
+    An error from a worker process can be sent to its parent, whole.
+    """
+
+    def sent() -> list[str]:
+        import pickle
+
+        import safedev
+
+        try:
+            safedev.select_device(9, fallback="raise")
+        except safedev.InvalidDeviceError as error:
+            again = pickle.loads(pickle.dumps(error))
+            return [str(error), str(again)]
+        return []
+
+    here, there = rig.call(sent, gpus=2).value
+
+    assert here == there
