@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
+
+from safedev import _library
+
+NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+_NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 # Asked of a driver that a child process of its own has started: each UUID as 32 hexadecimal digits.
 _ASK = """
@@ -31,24 +36,19 @@ def frozen_count() -> int | None:
         https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
         https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
     """
-    library = _loaded()
-    if library is None:
+    answer = _library.ask(NAME, "cuDeviceGetCount")
+    if answer is None or answer[0] == _NOT_INITIALIZED:
         return None
-    count = ctypes.c_int()
-    try:
-        status = library.cuDeviceGetCount(ctypes.byref(count))
-    except AttributeError:  # a stand-in for the driver, without its functions
-        return None
-    if status == 3:  # CUDA_ERROR_NOT_INITIALIZED
-        return None
-    return count.value if status == 0 else 0
+    status, count = answer
+    return count if status == 0 else 0
 
 
 def uuids() -> tuple[str, ...] | None:
     """UUIDs of the visible devices by ordinal, as ``GPU-...``, from a driver that has started; None: not to be had."""
-    library, count = _loaded(), frozen_count()
-    if library is None or count is None:
+    count = frozen_count()
+    if count is None:
         return None
+    library = ctypes.CDLL(NAME)
     device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     told = []
     try:
@@ -91,14 +91,3 @@ def in_bad_fork() -> bool:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     asked = getattr(cuda, "_is_in_bad_fork", None)
     return bool(asked is not None and asked())
-
-
-def _loaded() -> ctypes.CDLL | None:
-    """The driver's library, if something in this process has loaded it."""
-    try:
-        if sys.platform == "win32":
-            handle = ctypes.windll.kernel32.GetModuleHandleW("nvcuda.dll")
-            return ctypes.CDLL("nvcuda.dll", handle=handle) if handle else None
-        return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-    except (OSError, AttributeError):  # AttributeError: a system without RTLD_NOLOAD has no CUDA either
-        return None

@@ -20,15 +20,16 @@ def wants_cuda(case: Diagnosis) -> bool:
 
 
 def first(snapshot: Snapshot) -> str | None:
-    """The first visible device, to be suggested."""
-    return "cuda:0" if snapshot.device_count else None
+    """The first visible device that has not refused, to be suggested."""
+    return next((device for device in ("cuda:0", "cuda:1")[: snapshot.device_count] if device != snapshot.refused), None)
 
 
 def use_one_of(snapshot: Snapshot) -> str:
-    count = snapshot.device_count
-    if count == 0:
+    device, last = first(snapshot), snapshot.device_count - 1
+    if device is None:
         return "use the CPU, or make a device visible"
-    return "use cuda:0" if count == 1 else f"use cuda:0 to cuda:{count - 1}"
+    last -= snapshot.refused == f"cuda:{last}"
+    return f"use {device}" if device == f"cuda:{last}" else f"use {device} to cuda:{last}"
 
 
 def codes(found: Sequence[Finding]) -> set[str]:
@@ -195,6 +196,6 @@ def order_ambiguous(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     shown = ", ".join(quoted(model, 40) for model in models[:4])
     yield Finding(
         code="order-ambiguous",
-        reason=f"the devices differ ({shown}), and CUDA counts the fastest first: ordinals may differ from nvidia-smi's",
+        reason=f"the devices differ ({shown}), and CUDA counts the fastest first: nvidia-smi may count otherwise",
         remedy="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or call guard_visible_devices(order='PCI_BUS_ID') before CUDA starts",
     )

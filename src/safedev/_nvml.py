@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 
+from safedev import _library
 from safedev._snapshot import PhysicalDevice
 
 TYPE_CHECKING = False
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     Answer = TypeVar("Answer")
+
+NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 
 SECONDS = 10.0
 """How long an answer of NVML is waited for: where the driver keeps no state between uses, the first takes seconds."""
@@ -27,13 +29,8 @@ def cuda_version() -> int | None:
     Source:
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
     """
-    version = ctypes.c_int()
-    try:
-        library = ctypes.CDLL(_NAME, mode=getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0))
-        status = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version))
-    except (OSError, AttributeError):
-        return None
-    return version.value if status == 0 and version.value > 0 else None
+    answer = _library.ask(NAME, "nvmlSystemGetCudaDriverVersion_v2")
+    return answer[1] if answer is not None and answer[0] == 0 and answer[1] > 0 else None
 
 
 def count() -> int | None:
@@ -46,13 +43,24 @@ def inventory() -> tuple[PhysicalDevice, ...] | None:
     return _bounded(_inventory)
 
 
-_NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+def vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]]:
+    """What the driver is, and how each device stands; needs no ``nvidia-ml-py``.
+
+    Returns:
+        The driver's version, empty where NVML does not answer; the highest CUDA it serves, as 13000 for 13.0, or None;
+        and by physical index, from 0, free and total memory in bytes and the compute capability, as ``9.0``.
+
+    Source:
+        https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
+        https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
+    """
+    return _bounded(_vitals) or ("", None, {})
 
 
 def _count() -> int | None:
     found = ctypes.c_uint()
     try:
-        library = ctypes.CDLL(_NAME)
+        library = ctypes.CDLL(NAME)
         if library.nvmlInit_v2() != 0:
             return None
         try:
@@ -62,6 +70,32 @@ def _count() -> int | None:
     except (OSError, AttributeError):
         return None
     return found.value if status == 0 else None
+
+
+def _vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]] | None:
+    text, number, major, minor = ctypes.create_string_buffer(96), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    handle, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # memory: total, free, used
+    known: dict[int, tuple[int, int, str]] = {}
+    try:
+        library = ctypes.CDLL(NAME)
+        if library.nvmlInit_v2() != 0:
+            return None
+        try:
+            version = "" if library.nvmlSystemGetDriverVersion(text, 96) else text.value.decode(errors="replace")
+            serves = None if library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) else number.value
+            counted = library.nvmlDeviceGetCount_v2(ctypes.byref(number)) == 0
+            for index in range(number.value if counted else 0):
+                if not (
+                    library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+                    or library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+                    or library.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
+                ):
+                    known[index] = memory[1], memory[0], f"{major.value}.{minor.value}"
+        finally:
+            library.nvmlShutdown()
+    except (OSError, AttributeError):
+        return None
+    return version, serves, known
 
 
 def _inventory() -> tuple[PhysicalDevice, ...] | None:

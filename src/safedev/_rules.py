@@ -6,6 +6,7 @@ from safedev import _mask_rules
 from safedev._diagnosis import OBSERVATIONS, Finding, describe_visible
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._mask_rules import codes, first, use_one_of, wants_cuda
+from safedev._request import quoted_number
 from safedev._resolve import devices_are_there
 from safedev._text import counted, quoted
 
@@ -23,6 +24,14 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if not snapshot.refusal:
         return
     said = quoted(snapshot.refusal, 160)
+    if not snapshot.refused.startswith("cuda"):
+        yield Finding(
+            code="device-unusable",
+            reason=f"the device is there and refuses: {said}",
+            remedy="use another device, or see what its driver's own tools say",
+            suggestion="cpu",
+        )
+        return
     if snapshot.driver_count is None:
         yield Finding(
             code="driver-unusable",
@@ -39,7 +48,7 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         reason=f"the device is there and refuses: {said}",
         remedy="run nvidia-smi to see whether another process holds it in exclusive mode, or whether it is lost; "
         "or use another device",
-        suggestion=next((f"cuda:{n}" for n in range(snapshot.driver_count) if n != case.ordinal), "cpu"),
+        suggestion=first(snapshot) or "cpu",
     )
 
 
@@ -57,9 +66,8 @@ def _old_driver(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
     if case.device is not None or not wants_cuda(case) or snapshot.device_count or snapshot.refusal or snapshot.forked:
         return
-    if snapshot.driver_cuda is not None and snapshot.driver_cuda // 1000 < int(
-        (snapshot.cuda_build or "0").partition(".")[0]
-    ):
+    major = (snapshot.cuda_build or "").partition(".")[0]
+    if snapshot.driver_cuda is not None and major.isdecimal() and snapshot.driver_cuda // 1000 < int(major):
         serves = f"{snapshot.driver_cuda // 1000}.{snapshot.driver_cuda % 1000 // 10}"
         yield Finding(
             code="driver-unusable",
@@ -97,7 +105,7 @@ def _global_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if launch.rank == case.request.ordinal != launch.local_rank and local < count:
         yield Finding(
             code="global-rank",
-            reason=f"{launch.rank} is the rank of this process in the whole job, and {launch.local_rank} its local rank",
+            reason=f"{launch.rank} is the rank of this process in the whole job, {launch.local_rank} its local rank",
             remedy=f"use cuda:{local}: the local rank, not the rank, tells the device",
             suggestion=f"cuda:{local}",
         )
@@ -114,7 +122,7 @@ def _one_device_per_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Find
             f"its siblings share it ({sharing.reason})",
             remedy="if each has its own, all is well: name cuda:0 to silence this; if they share it, start fewer "
             "workers, or show each of them the devices of the node",
-            suggestion="cuda:0",
+            suggestion=first(case.snapshot),
         )
     elif sharing.kind == "own" and (
         case.remark == "own"
@@ -123,8 +131,8 @@ def _one_device_per_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Find
         yield Finding(
             code="one-device-per-rank",
             reason=f"this process has devices of its own, so its ordinal is 0 whatever its rank: {sharing.reason}",
-            remedy="" if case.device is not None else "use cuda:0, or let every worker see all devices of the node",
-            suggestion="cuda:0",
+            remedy="" if case.remark == "own" else "use cuda:0, or let every worker see all devices of the node",
+            suggestion=first(case.snapshot),
         )
 
 
@@ -170,7 +178,7 @@ def _not_visible(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 
 def _no_such_accelerator(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     request, snapshot = case.request, case.snapshot
-    if request.kind != "accelerator" or case.device is not None or case.remark:
+    if request.kind != "accelerator" or case.device is not None or case.remark or snapshot.refusal:
         return
     there = snapshot.accelerator_count if request.type == snapshot.accelerator else 0
     if there:
@@ -189,7 +197,8 @@ def _negative(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if case.request.ordinal is not None and case.request.ordinal < 0:
         yield Finding(
             code="negative-ordinal",
-            reason="ordinals count from 0; a negative one is never the last device (torch's set_device ignores it)",
+            reason=f"{quoted_number(case.request.ordinal)} is below 0: ordinals count from 0, and a negative one is "
+            "never the last device (torch's set_device ignores it)",
             remedy=use_one_of(case.snapshot),
             suggestion=first(case.snapshot),
         )
@@ -210,7 +219,7 @@ def _out_of_range(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
     if case.request.kind == "ordinal" and case.device is None and snapshot.device_count and not _causes(found):
         yield Finding(
             code="out-of-range",
-            reason=f"{asked} is at least {snapshot.device_count}, the number of visible devices",
+            reason=f"{quoted_number(asked or 0)} is at least {snapshot.device_count}, the number of visible devices",
             remedy=use_one_of(snapshot),
             suggestion=first(snapshot),
         )

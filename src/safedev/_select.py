@@ -142,7 +142,7 @@ def diagnose(preferred: Preferred = None) -> Diagnosis:
 
     request = request_for(preferred)
     environ = Variables(os.environ)
-    diagnosis = _judge(request, _torch.take_snapshot(request, environ), environ)
+    diagnosis = _judge(request, _torch.take_snapshot(request, environ), environ, deep=True)
     if diagnosis.remark == "no-local-rank" and diagnosis.device is None and diagnosis.snapshot.launch_error:
         raise diagnosis.snapshot.launch_error
     return diagnosis
@@ -226,11 +226,11 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
     return _torch.to_device(target), request, environ, snapshot
 
 
-def _judge(request: Request, snapshot: Snapshot, environ: Variables) -> Diagnosis:
+def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bool = False) -> Diagnosis:
     from safedev import _torch
     from safedev._diagnosis import judge
 
-    return judge(request, _torch.look_closer(snapshot, environ, os.environ))
+    return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=deep))
 
 
 def _ask(diagnosis: Diagnosis, fallback: Fallback) -> str | None:

@@ -21,17 +21,15 @@ class Variables(Mapping[str, str]):
     What one call reads can therefore not change under it, and costs the same however large the environment is.
     """
 
-    __slots__ = ("_read", "_source")
+    __slots__ = ("_get", "_read")
 
     def __init__(self, source: Mapping[str, str]) -> None:
-        self._source = source
+        self._get = source.get
         self._read: dict[str, str | None] = {}
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]  # narrower default
-        try:
-            value = self._read[name]
-        except KeyError:
-            value = self._read[name] = self._source.get(name)
+        read = self._read
+        value = read[name] = read[name] if name in read else self._get(name)
         return default if value is None else value
 
     def __getitem__(self, name: str) -> str:

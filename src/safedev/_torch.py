@@ -20,7 +20,7 @@ from safedev.launchers import detect_launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from safedev._request import Request
     from safedev._snapshot import Variables
@@ -66,18 +66,24 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
     return _with_launch(snapshot, environ)
 
 
-def look_closer(snapshot: Snapshot, environ: Variables, names: Iterable[str]) -> Snapshot:
-    """Add what explains, and decides nothing: who launched this process, and the devices of the machine.
+def look_closer(request: Request, snapshot: Snapshot, environ: Variables, names: Iterable[str], *, deep: bool) -> Snapshot:
+    """Add what explains, and decides nothing: who launched this process, what the machine has.
 
     Args:
+        request: What was asked for.
         snapshot: What was decided on; its counts are kept.
         environ: The variables, as far as they have been read.
         names: Names of all variables that are set, for misspelled ones.
+        deep: Whether the devices of the machine are asked for one by one, which takes milliseconds, even where that
+            can hardly explain anything: the count is not 0, and no UUID plays a part.
     """
-    physical = _nvml.inventory()
+    uuids = any(isinstance(entry, str) for entry in snapshot.mask.entries)
+    physical = _nvml.inventory() if deep or uuids or request.kind == "uuid" or not snapshot.device_count else None
     number = snapshot.physical_count  # what has been decided on stays as it was read
-    if number is None:
-        number = _nvml.count() if physical is None else len(physical)
+    if number is None and physical is not None:
+        number = len(physical)
+    elif number is None and (snapshot.mask.raw is not None or snapshot.driver_count is not None):
+        number = _nvml.count()
     for variable in SHOWN:
         environ.get(variable)
     if snapshot.sharing is None:
@@ -86,7 +92,7 @@ def look_closer(snapshot: Snapshot, environ: Variables, names: Iterable[str]) ->
         snapshot,
         physical=physical,
         physical_count=number,
-        uuids=_driver.uuids() if snapshot.driver_count else None,
+        uuids=_driver.uuids() if snapshot.driver_count and physical else None,
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),
         variables=environ.read(),
     )
@@ -130,6 +136,40 @@ def make_current(device: torch.device) -> None:
             (getattr(api, "set_device_index", None) or api.set_device_idx)(device.index)
 
 
+def version() -> str:
+    """The version of torch."""
+    return str(torch.__version__)
+
+
+def exercise(ordinal: int) -> Iterator[tuple[str, object]]:
+    """Use a device a little: make a context, allocate, copy there, run a kernel, copy back. For a child process.
+
+    It yields what it learns as it goes, so that what came before a failure is known. ``intact`` tells whether the copy
+    came back as it was sent; the result of the kernel is not looked at.
+
+    Args:
+        ordinal: The device, from 0.
+
+    Raises:
+        Exception: Whatever torch raises.
+    """
+    torch.cuda.init()
+    yield "driver_count", torch.cuda.device_count()
+    if ordinal < torch.cuda.device_count():
+        about = torch.cuda.get_device_properties(ordinal)
+        yield "name", about.name
+        yield "capability", f"{about.major}.{about.minor}"
+        yield "memory_total", about.total_memory
+        yield "uuid", (_driver.uuids() or {ordinal: ""})[ordinal]
+    torch.cuda.set_device(ordinal)
+    yield "memory_free", torch.cuda.mem_get_info(ordinal)[0]
+    sent = torch.arange(256)  # too small for torch to make threads of its own, which a forked child must not
+    there = sent.to(torch.device("cuda", ordinal))
+    there.add(1)
+    torch.cuda.synchronize(ordinal)
+    yield "intact", torch.equal(sent, there.cpu())
+
+
 def too_old(serves: int | None, build: str | None) -> bool:
     """Whether a driver that *serves* a CUDA (12080 for 12.8) is too old for a torch built for CUDA *build*.
 
@@ -154,7 +194,7 @@ def _count() -> tuple[int, str]:
     finally:
         if locked:
             _counting.release()
-    inside = os.path.join(torch.__path__[0], "")
+    inside = torch.__path__[0] + os.sep
     own = [warning for warning in caught if warning.filename.startswith(inside)]
     for warning in caught:
         if warning not in own:  # of another thread
