@@ -32,14 +32,16 @@ class Bindings:
     def __init__(self, machine: FakeMachine, torch: ModuleType) -> None:
         self.machine = machine
         self._torch = torch
+        self._started = False
 
     def table(self) -> dict[str, Callable[..., object]]:
         """The functions by name."""
         return {name: getattr(self, name) for name in vars(Bindings) if name.startswith(("_cuda_", "_accel", "_get_"))}
 
     def start(self) -> None:
-        """Start CUDA, by torch's own rules."""
+        """Start CUDA by torch's own rules, as C++ does, which keeps a flag of its own."""
         self._torch.cuda._lazy_init()
+        self._started = True
 
     def _cuda_init(self) -> None:
         if not self.machine.start():
@@ -94,10 +96,12 @@ class Bindings:
 
     def _cuda_memoryStats(self, ordinal: int) -> dict[str, object]:
         if not 0 <= ordinal < len(self.machine.found):
-            raise RuntimeError(f"Invalid device argument {chr(ordinal % 256)}: did you call init?")
+            # C++ prints the ordinal as one byte, and not every byte is a text.
+            raise RuntimeError((b"Invalid device argument %c: did you call init?" % (ordinal % 256)).decode())
         return _no_memory()
 
-    def _cuda_synchronize(self) -> None: ...
+    def _cuda_synchronize(self) -> None:
+        self.machine.make_context(self.machine.held())
 
     def _cuda_emptyCache(self) -> None: ...
 
@@ -124,7 +128,12 @@ class Bindings:
     def _accelerator_setDeviceIndex(self, ordinal: int) -> None:
         if ordinal >= 0:
             self.start()
-            self.machine.set_other(ordinal)
+            self._set_other(ordinal)
+
+    def _set_other(self, ordinal: int) -> None:
+        if ordinal < 0:
+            raise RuntimeError(f"device id must be non-negative!{ordinal}")
+        self.machine.set_other(ordinal)
 
     def _accelerator_exchangeDevice(self, ordinal: int) -> int:
         self.start()
@@ -135,8 +144,11 @@ class Bindings:
         return self.machine.go_back(ordinal)
 
     def _accelerator_synchronizeDevice(self, ordinal: int) -> None:
-        if self._torch.cuda._initialized:
-            self.machine.device(ordinal)
+        if self._started:
+            before = self.machine.current()
+            self._set_other(ordinal)
+            self._cuda_synchronize()
+            self._set_other(before)
 
     def _accelerator_getMemoryInfo(self, ordinal: int) -> tuple[int, int]:
         self.start()

@@ -157,9 +157,10 @@ class FakeMachine:
     def current(self) -> int:
         """The ordinal that is current in this thread."""
         aimed_at: int | None = getattr(self._threads, "aimed_at", None)
-        return self._set() if aimed_at is None else aimed_at
+        return self.held() if aimed_at is None else aimed_at
 
-    def _set(self) -> int:
+    def held(self) -> int:
+        """The ordinal that the runtime holds for current in this thread; another may be aimed at."""
         ordinal: int = getattr(self._threads, "ordinal", 0)
         return ordinal
 
@@ -181,7 +182,7 @@ class FakeMachine:
     def set_other(self, ordinal: int) -> None:
         """Make a device current, unless it is."""
         self._threads.aimed_at = None
-        if ordinal != self._set():
+        if ordinal != self.held():
             self.set(ordinal)
 
     def exchange(self, ordinal: int) -> int:
@@ -194,7 +195,7 @@ class FakeMachine:
 
     def go_back(self, ordinal: int) -> int:
         """Make a device current without making its context; the one that was."""
-        before = self._set()
+        before = self.held()
         if ordinal != before:
             if self.device(ordinal).index in self._contexts:
                 self.set(ordinal)
@@ -207,8 +208,8 @@ class FakeMachine:
         """Free and total bytes of a device; asking makes its context."""
         before = self.exchange(ordinal) if ordinal != -1 else self.current()
         try:
-            self.make_context(self._set())
-            memory = self.device(self._set()).memory
+            self.make_context(self.held())
+            memory = self.device(self.held()).memory
         finally:
             self.go_back(before)
         return memory, memory
