@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from safedev._text import quoted
 from safedev.errors import LocalRankError
@@ -52,14 +52,12 @@ class Launch:
         return self.sources[0][1] if self.sources else ""
 
 
-def is_set(text: str | None) -> bool:
-    """Whether a variable says anything: empty and ``-1`` mean unset to most who write them."""
-    return text is not None and text not in {"", "-1"}
+UNSET = frozenset({None, "", "-1"})  # empty and -1 mean unset to most who write them
 
 
 def number(text: str) -> int | None:
     """Read ASCII digits; None for anything else. ``int()`` takes blanks, signs and other scripts' digits as well."""
-    return int(text) if len(text) <= 18 and text.isascii() and text.isdigit() else None
+    return int(text) if len(text) <= 18 and text.isdigit() and text.isascii() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +91,19 @@ class EnvLauncher:
     requires: tuple[str, ...] = ()
     innermost: bool = False
     shares: bool = True
+    # Each variable is read once: the marks, of which any text will do, and then those that hold numbers.
+    _marks: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _plan: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
 
-    def variables(self, field: str) -> tuple[str, ...]:
-        """The variables of one field, in the order in which they are tried."""
-        names: str | tuple[str, ...] | None = getattr(self, field)
+    def __post_init__(self) -> None:
+        plan = tuple((name, variable) for name in self._numbers() for variable in self.variables(name))
+        read = {variable for _, variable in plan}
+        object.__setattr__(self, "_marks", tuple(variable for variable in self.requires if variable not in read))
+        object.__setattr__(self, "_plan", plan)
+
+    def variables(self, name: str) -> tuple[str, ...]:
+        """The variables of one field of ``Launch``, in the order in which they are tried."""
+        names: str | tuple[str, ...] | None = getattr(self, name)
         return (names,) if isinstance(names, str) else names or ()
 
     def detect(self, environ: Mapping[str, str], /) -> Launch | None:
@@ -109,61 +116,56 @@ class EnvLauncher:
             LocalRankError: A variable of a launcher that is otherwise complete holds no number; or ``LOCAL_RANK``
                 and its companions contradict each other.
         """
-        if not is_set(environ.get(self.local_rank)) or not all(is_set(environ.get(name)) for name in self.requires):
-            return None
+        get = environ.get
+        for variable in self._marks:
+            if get(variable) in UNSET:
+                return None
         values: dict[str, int] = {}
-        sources: list[tuple[str, str]] = []
-        for field in FIELDS:
-            for variable in self.variables(field):
-                text = environ.get(variable)
-                value = self.read(variable, text, values) if text is not None and is_set(text) else None
-                if value is not None:
-                    values[field] = value
-                    sources.append((field, variable))
-                    break
+        sources = []
+        unreadable = None
+        for source in self._plan:
+            name, variable = source
+            text = get(variable)
+            if text is None or text in UNSET:
+                if name == "local_rank" or variable in self.requires:
+                    return None
+            elif name in values:
+                continue
+            elif len(text) <= 18 and text.isdigit() and text.isascii():  # number(), without its call
+                values[name] = int(text)
+                sources.append(source)
+            elif unreadable is None:
+                unreadable = source
+        if unreadable is not None and (self.requires or unreadable[0] == "local_rank"):
+            # Companions of a LOCAL_RANK that nobody signed cannot be relied on: they are passed over.
+            raise self._unreadable(environ, unreadable[1])
+        return self._launch(environ, values, sources)
+
+    def _numbers(self) -> tuple[str, ...]:
+        return FIELDS
+
+    def _launch(
+        self, environ: Mapping[str, str], values: dict[str, int], sources: list[tuple[str, str]]
+    ) -> Launch | None:
         wrong = _contradiction(values)
         if wrong is None:
-            signed = bool(self.requires) or len(values) > 1 or self.local_rank != LOCAL_RANK
-            return Launch(
-                launcher=self.name,
-                local_rank=values["local_rank"],
-                local_world_size=values.get("local_world_size"),
-                rank=values.get("rank"),
-                world_size=values.get("world_size"),
-                node_rank=values.get("node_rank"),
-                sources=tuple(sources),
-                confirmed=signed,
-            )
+            signed = len(values) > 1 or bool(self.requires) or self.local_rank != LOCAL_RANK
+            return Launch(launcher=self.name, sources=tuple(sources), confirmed=signed, **values)  # type: ignore[arg-type]
         if self.local_rank != LOCAL_RANK:
             return None
-        raise self._contradicted(environ, dict(sources)[wrong])
-
-    def read(self, variable: str, text: str, values: Mapping[str, int]) -> int | None:  # noqa: ARG002 - for rows with logic
-        """Read the text of one variable; *values* are those read before. None: it tells nothing.
-
-        Raises:
-            LocalRankError: It holds no number.
-        """
-        value = number(text)
-        # A LOCAL_RANK that nobody signed has no companions that could be relied on: they are ignored if unreadable.
-        if value is None and (self.requires or variable == self.local_rank):
-            what = "a local rank" if variable == self.local_rank else "a number from 0"
-            raise LocalRankError(
-                self.name,
-                variable,
-                text,
-                f"{variable}={quoted(text)} is not {what}: unset {variable}, or set it in digits",
-            )
-        return value
-
-    def _contradicted(self, environ: Mapping[str, str], other: str) -> LocalRankError:
-        text = environ[self.local_rank]
+        text, other = environ[LOCAL_RANK], dict(sources)[wrong]
         problem = (
-            f"{self.local_rank}={quoted(text)} and {other}={quoted(environ[other])} contradict each other: "
+            f"{LOCAL_RANK}={quoted(text)} and {other}={quoted(environ[other])} contradict each other: "
             f"unset both if nothing launched this process\n"
             f"  a local rank counts from 0 and is less than the number of processes"
         )
-        return LocalRankError(self.name, self.local_rank, text, problem)
+        raise LocalRankError(self.name, LOCAL_RANK, text, problem)
+
+    def _unreadable(self, environ: Mapping[str, str], variable: str) -> LocalRankError:
+        text = environ[variable]
+        what = "a local rank" if variable == self.local_rank else "a number from 0"
+        problem = f"{variable}={quoted(text)} is not {what}: unset {variable}, or set it in digits"
+        return LocalRankError(self.name, variable, text, problem)
 
 
 def _contradiction(values: Mapping[str, int]) -> str | None:
@@ -176,6 +178,12 @@ def _contradiction(values: Mapping[str, int]) -> str | None:
     return None
 
 
+def in_real_step(environ: Mapping[str, str]) -> bool:
+    """Whether the environment is that of a task of Slurm's, or its step's number cannot be read."""
+    text = environ.get("SLURM_STEP_ID")
+    return text is not None and text not in UNSET and (number(text) or 0) < FIRST_PSEUDO_STEP
+
+
 class SlurmLauncher(EnvLauncher):
     """Slurm's ``srun``: only a task of a real step was launched by it.
 
@@ -184,27 +192,31 @@ class SlurmLauncher(EnvLauncher):
 
     __slots__ = ()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "_marks", ())  # in_real_step() reads SLURM_STEP_ID
+
     def detect(self, environ: Mapping[str, str], /) -> Launch | None:
         """Read the launch from *environ*; see ``EnvLauncher.detect``."""
-        text = environ.get("SLURM_STEP_ID")
-        step = number(text) if text is not None else None
-        if step is not None and step >= FIRST_PSEUDO_STEP:
-            return None
-        launch = EnvLauncher.detect(self, environ)
-        if launch is not None and text is not None and step is None:
-            problem = (
-                f"SLURM_STEP_ID={quoted(text)} is not a number from 0: unset SLURM_LOCALID if this is no task of Slurm"
-            )
-            raise LocalRankError(self.name, "SLURM_STEP_ID", text, problem)
+        launch = super().detect(environ) if in_real_step(environ) else None
+        if launch is not None and number(environ["SLURM_STEP_ID"]) is None:
+            raise self._unreadable(environ, "SLURM_STEP_ID")
         return launch
 
-    def read(self, variable: str, text: str, values: Mapping[str, int]) -> int | None:
-        """Read the text of one variable; the two lists give the number of tasks on this node."""
-        if variable == "SLURM_GTIDS":
-            return _tasks_listed(text, values)
-        if variable == "SLURM_STEP_TASKS_PER_NODE":
-            return _tasks_on_node(text, values.get("node_rank"))
-        return EnvLauncher.read(self, variable, text, values)
+    def _numbers(self) -> tuple[str, ...]:
+        return FIELDS[:-1]  # the number of tasks on this node stands in lists
+
+    def _launch(
+        self, environ: Mapping[str, str], values: dict[str, int], sources: list[tuple[str, str]]
+    ) -> Launch | None:
+        for variable, count in (("SLURM_GTIDS", _tasks_listed), ("SLURM_STEP_TASKS_PER_NODE", _tasks_on_node)):
+            text = environ.get(variable)
+            tasks = count(text, values) if text else None
+            if tasks is not None:
+                values["local_world_size"] = tasks
+                sources.append(("local_world_size", variable))
+                break
+        return super()._launch(environ, values, sources)
 
 
 def _tasks_listed(text: str, values: Mapping[str, int]) -> int | None:
@@ -217,8 +229,9 @@ def _tasks_listed(text: str, values: Mapping[str, int]) -> int | None:
     return len(ranks) if here < len(ranks) and number(ranks[here]) == values["rank"] else 0
 
 
-def _tasks_on_node(text: str, node: int | None) -> int | None:
-    """Look up node *node* in a list such as ``3,1`` or ``2(x2),1``."""
+def _tasks_on_node(text: str, values: Mapping[str, int]) -> int | None:
+    """Look up this node in a list such as ``3,1`` or ``2(x2),1``."""
+    node = values.get("node_rank")
     for entry in text.split(",") if node is not None else ():
         tasks, _, times = entry.partition("(x")
         nodes = number(times.removesuffix(")")) if times else 1

@@ -14,7 +14,7 @@ def _elastic(name: str, documentation: str, *marks: str) -> EnvLauncher:
         rank="RANK",
         world_size="WORLD_SIZE",
         node_rank="GROUP_RANK",
-        requires=("TORCHELASTIC_RUN_ID", *marks),
+        requires=(*marks, "TORCHELASTIC_RUN_ID"),
         innermost=True,
         documentation=documentation,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safedev import launchers
-from safedev._launch import LOCAL_RANK, UNKNOWN, is_set, number
+from safedev._launch import LOCAL_RANK, UNKNOWN, UNSET, number
 from safedev._launcher_table import SLURM
 from safedev._nesting import own_devices_bound, same_process
 from safedev._text import quoted
@@ -78,15 +78,15 @@ _RAY = Sharing(kind="own", reason="Ray gives each task and actor devices of its 
 
 def _in_ray(environ: Mapping[str, str]) -> bool:
     untouched = environ.get("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES") or "0"
-    return is_set(environ.get("RAY_JOB_ID")) and untouched in {"0", "false"}
+    return environ.get("RAY_JOB_ID") not in UNSET and untouched in {"0", "false"}
 
 
 def _unlaunched(environ: Mapping[str, str], device_count: int) -> Sharing:
     if _in_ray(environ):
         return _RAY
-    if device_count == 1 and not is_set(environ.get(LOCAL_RANK)):
+    if device_count == 1 and environ.get(LOCAL_RANK) in UNSET:
         for name in _PODS:
-            if is_set(environ.get(name)):
+            if environ.get(name) not in UNSET:
                 return Sharing(kind="own", reason=f"{name} shows a pod, and this is the one device in it")
     return Sharing(kind="unknown", reason="no launcher tells whether other processes see the same devices")
 
@@ -124,7 +124,7 @@ def _of_slurm_task(
         return Sharing(kind="own", reason=f"SLURMD_TRES_BIND={quoted(bound)} gives each task devices of its own")
     if device_count == 1 and allotted is not None and not sees_all:
         step = environ.get("SLURM_STEP_GPUS", "")
-        if is_set(step) and "," not in step:
+        if step not in UNSET and "," not in step:
             reason = (
                 f"SLURM_STEP_GPUS={quoted(step)} is one of {allotted} devices that Slurm gave this job on this node"
             )

@@ -10,7 +10,7 @@ import os
 from threading import Lock
 from typing import Protocol
 
-from safedev._launch import LOCAL_RANK, UNKNOWN, EnvLauncher, Launch, number
+from safedev._launch import LOCAL_RANK, UNKNOWN, UNSET, EnvLauncher, Launch, in_real_step, number
 from safedev._launcher_table import TABLE
 from safedev._nesting import beside_those_around, beside_world_size, innermost, inside_or_left_over
 from safedev._text import quoted
@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LAUNCHERS", "EnvLauncher", "Launch", "Launcher", "detect_launch", "register_launcher"]
 
-# Counts of processes that are looked at where no local rank is found. Reading one that is absent takes a microsecond.
-_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+# Counts of processes that are looked at where no local rank is found, and what has to stand beside them, since a count
+# alone is left over. WORLD_SIZE says it alone: its RANK may be in the script. Not every launcher's count is here: reading
+# one that is absent takes a microsecond. gforker, for one, sets PMI_RANK and PMI_SIZE and no local rank.
+_COUNTS = (
+    ("WORLD_SIZE", "WORLD_SIZE"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
+)
+# Nobody starts torchrun or Ray under these, or another launcher here tells the same: they are not looked at around one.
+_NOT_AROUND = frozenset({"cray-pmi", "horovod", "mvapich"})
 _REGISTERING = Lock()
 
 
@@ -84,11 +93,8 @@ def register_launcher(launcher: Launcher) -> None:
     with _REGISTERING:
         if any(name == known.name for known in LAUNCHERS):
             raise ValueError(f"there is a launcher named {name!r} already: give this one another name")
-        first = 0
-        while (
-            _variable(launcher) != LOCAL_RANK and first < len(LAUNCHERS) and _variable(LAUNCHERS[first]) == LOCAL_RANK
-        ):
-            first += 1
+        sets_local_rank = [getattr(known, "local_rank", None) == LOCAL_RANK for known in LAUNCHERS]
+        first = 0 if getattr(launcher, "local_rank", None) == LOCAL_RANK else sets_local_rank.index(False)
         LAUNCHERS = (*LAUNCHERS[:first], launcher, *LAUNCHERS[first:])
 
 
@@ -110,42 +116,48 @@ def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
     """
     environ = os.environ if environ is None else environ
     get = environ.get
-    present: list[Launcher] = []
-    last, value = "", None
+    local: Launch | LocalRankError | None = None
+    inner = False
+    others: list[Launcher] = []
+    is_there = get(LOCAL_RANK)
     for launcher in LAUNCHERS:
-        variable = _variable(launcher)
-        if variable is not None:
-            if variable != last:
-                last, value = variable, get(variable)
-            if not value:
-                continue
-        present.append(launcher)
-    launch = _settle(environ, present) if present else None
+        variable = getattr(launcher, "local_rank", None)
+        if variable == LOCAL_RANK:
+            if is_there and local is None:
+                local = _ask(environ, launcher)
+                inner = local is not None and getattr(launcher, "innermost", False)
+        elif inner and launcher.name in _NOT_AROUND:
+            continue
+        elif variable is None or get(variable):
+            others.append(launcher)
+    if others:
+        launch = _settle(environ, local, others, inner=inner)
+    elif isinstance(local, LocalRankError):
+        raise local
+    else:
+        launch = local
     if launch is None:
-        _refuse_several(environ, present)
+        _refuse_several(environ)
     return launch
 
 
-def _variable(launcher: Launcher) -> str | None:
-    variable: str | None = getattr(launcher, "local_rank", None)
-    return variable
+def _ask(environ: Mapping[str, str], launcher: Launcher) -> Launch | LocalRankError | None:
+    """Ask a launcher that sets ``LOCAL_RANK``. Where that contradicts its companions, another may settle the matter."""
+    try:
+        return launcher.detect(environ)
+    except LocalRankError as error:
+        if getattr(launcher, "innermost", False) or number(error.value or "") is None:
+            raise
+        return error
 
 
-def _settle(environ: Mapping[str, str], present: list[Launcher]) -> Launch | None:
-    """Ask those launchers whose variable is there, and settle between their answers."""
-    local: Launch | LocalRankError | None = None
-    for launcher in present:
-        if local is None and _variable(launcher) == LOCAL_RANK:
-            proof: bool = getattr(launcher, "innermost", False)
-            try:
-                local = launcher.detect(environ)
-            except LocalRankError as error:
-                if proof or number(error.value or "") is None:
-                    raise
-                local = error  # it contradicts its companions: left over if another launcher is there
-            if proof and isinstance(local, Launch):
-                return beside_those_around(environ, local, _answers(environ, present, strict=False))
-    outer = innermost(environ, _answers(environ, present, strict=True))
+def _settle(
+    environ: Mapping[str, str], local: Launch | LocalRankError | None, others: list[Launcher], *, inner: bool
+) -> Launch | None:
+    """Settle between what ``LOCAL_RANK`` says and the launchers whose own variable is there."""
+    if inner and isinstance(local, Launch):
+        return beside_those_around(environ, local, _answers(environ, others, strict=False))
+    outer = innermost(environ, _answers(environ, others, strict=True))
     if local is None:
         return outer and beside_world_size(environ, outer)
     if outer is not None:
@@ -155,38 +167,37 @@ def _settle(environ: Mapping[str, str], present: list[Launcher]) -> Launch | Non
     return local
 
 
-def _answers(environ: Mapping[str, str], present: list[Launcher], *, strict: bool) -> list[Launch]:
-    """What the launchers say that do not set ``LOCAL_RANK``. Unless *strict*, one that cannot be read says nothing."""
+def _answers(environ: Mapping[str, str], others: list[Launcher], *, strict: bool) -> list[Launch]:
+    """What *others* say. Unless *strict*, one that cannot be read says nothing."""
     answers = []
-    for launcher in present:
-        if _variable(launcher) != LOCAL_RANK:
-            try:
-                launch = launcher.detect(environ)
-            except LocalRankError:
-                if strict:
-                    raise
-                continue
-            if launch is not None:
-                answers.append(launch)
+    for launcher in others:
+        try:
+            launch = launcher.detect(environ)
+        except LocalRankError:
+            if strict:
+                raise
+            continue
+        if launch is not None:
+            answers.append(launch)
     return answers
 
 
-def _refuse_several(environ: Mapping[str, str], present: list[Launcher]) -> None:
+def _refuse_several(environ: Mapping[str, str]) -> None:
     """Refuse where several processes are counted: without a local rank all of them would take the first device."""
-    names = [*_COUNTS, *(name for launcher in present for name in _counts(launcher))]
-    for name in names:
+    for name, companion in _COUNTS:
         text = environ.get(name)
-        if text and (number(text) or 0) > 1:
-            looked_for = dict.fromkeys(filter(None, map(_variable, LAUNCHERS)))
-            problem = (
-                f"{name}={quoted(text)} counts several processes, and no variable tells the local rank of this one: "
-                f"set LOCAL_RANK, or unset {name} if this process is alone\n"
-                f"  looked for: {', '.join(looked_for)}\n"
-                f"  a rank or the number of a pod or node is no local rank; a variable alone, without its launcher's "
-                f"others, is left over"
-            )
-            raise LocalRankError(UNKNOWN, LOCAL_RANK, environ.get(LOCAL_RANK), problem)
+        if not text or (number(text) or 0) <= 1 or environ.get(companion) in UNSET or not _is_task(environ, name):
+            continue
+        looked_for = dict.fromkeys(filter(None, (getattr(known, "local_rank", None) for known in LAUNCHERS)))
+        problem = (
+            f"{name}={quoted(text)} counts several processes, and no variable tells the local rank of this one: "
+            f"set LOCAL_RANK, or unset {name} if this process is alone\n"
+            f"  looked for: {', '.join(looked_for)}\n"
+            f"  a rank or the number of a pod or node is no local rank; a variable without its launcher's others is "
+            f"left over"
+        )
+        raise LocalRankError(UNKNOWN, LOCAL_RANK, environ.get(LOCAL_RANK), problem)
 
 
-def _counts(launcher: Launcher) -> tuple[str, ...]:
-    return launcher.variables("world_size") if isinstance(launcher, EnvLauncher) else ()
+def _is_task(environ: Mapping[str, str], count: str) -> bool:
+    return count != "SLURM_STEP_NUM_TASKS" or in_real_step(environ)
