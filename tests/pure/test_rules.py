@@ -1,0 +1,984 @@
+"""Each code: where it is found, what it names and suggests, and where it is not found."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safedev._diagnosis import Diagnosis, Finding, judge
+from safedev._mask import parse_mask
+from safedev._request import Request, request_for
+from safedev._resolve import resolve
+from safedev._sharing import Sharing
+from safedev._snapshot import PhysicalDevice, Snapshot
+from safedev.errors import LocalRankError
+from safedev.launchers import Launch
+
+CODES = {
+    "out-of-range",
+    "negative-ordinal",
+    "physical-index",
+    "global-rank",
+    "oversubscribed",
+    "one-device-per-rank",
+    "stale-local-rank",
+    "not-visible",
+    "no-such-accelerator",
+    "no-cuda-device",
+    "torch-without-cuda",
+    "driver-unusable",
+    "device-unusable",
+    "mask-hides-all",
+    "mask-unreadable",
+    "mask-repeated",
+    "mask-unknown-device",
+    "mask-mixed",
+    "mask-mig",
+    "mask-misspelled",
+    "mask-too-late",
+    "masks-stacked",
+    "order-ambiguous",
+}
+
+SHARED = Sharing(kind="shared", reason="torchrun's workers share")
+OWN = Sharing(kind="own", reason="a Ray task")
+LOST = "CUDA error: GPU is lost"
+
+
+def seen(count: int, mask: str | None = None, **more: Any) -> Snapshot:
+    """A process that sees *count* devices by a torch with CUDA."""
+    more.setdefault("cuda_build", "12.8")
+    return Snapshot(mask=parse_mask(mask), device_count=count, **more)
+
+
+def launched(local_rank: int, local_world_size: int | None = None, **more: Any) -> Launch:
+    more.setdefault("sources", (("local_rank", "LOCAL_RANK"),))
+    return Launch(launcher="torchrun", local_rank=local_rank, local_world_size=local_world_size, **more)
+
+
+def machine(*models: str, mig: bool = False) -> tuple[PhysicalDevice, ...]:
+    """The inventory of a machine with devices of these models; their UUIDs begin with GPU-0, GPU-1 ..."""
+    return tuple(PhysicalDevice(index=n, uuid=f"GPU-{n}abc", name=model, mig=mig) for n, model in enumerate(models))
+
+
+def with_machine(snapshot: Snapshot, *models: str, mig: bool = False) -> Snapshot:
+    return replace(snapshot, physical=machine(*models, mig=mig), physical_count=len(models))
+
+
+def found(code: str, preferred: object, snapshot: Snapshot) -> list[Finding]:
+    return [finding for finding in judge(request_for(preferred), snapshot).findings if finding.code == code]
+
+
+# Of each code at least one situation: the request, the reading, what the reason names, what is suggested.
+SITUATIONS = [
+    pytest.param("out-of-range", 3, seen(2), ["3", "2"], "cuda:0", id="out-of-range"),
+    pytest.param("negative-ordinal", -1, seen(2), ["-1"], "cuda:0", id="negative-ordinal"),
+    pytest.param("negative-ordinal", -1, seen(0), ["-1"], None, id="negative-ordinal-and-no-device"),
+    pytest.param("physical-index", 5, seen(2, "4,5"), ["5", "ordinal 1"], "cuda:1", id="physical-index"),
+    pytest.param(
+        "global-rank", 7, seen(4, launch=launched(3, 4, rank=7)), ["7", "3", "local rank"], "cuda:3", id="global-rank"
+    ),
+    pytest.param(
+        "global-rank",
+        7,
+        seen(1, launch=launched(3, 4, rank=7), sharing=OWN),
+        ["7"],
+        "cuda:0",
+        id="global-rank-own-device",
+    ),
+    pytest.param(
+        "oversubscribed",
+        None,
+        seen(2, launch=launched(0, 4), sharing=SHARED),
+        ["4 workers", "2 devices", SHARED.reason],
+        None,
+        id="oversubscribed",
+    ),
+    pytest.param(
+        "oversubscribed",
+        None,
+        seen(2, launch=launched(2)),
+        ["local rank 2", "2 devices"],
+        None,
+        id="oversubscribed-uncounted",
+    ),
+    pytest.param(
+        "oversubscribed",
+        "xpu",
+        seen(0, accelerator="xpu", accelerator_count=2, launch=launched(3, 4), sharing=SHARED),
+        ["4 workers", "2 devices"],
+        None,
+        id="oversubscribed-other-accelerator",
+    ),
+    pytest.param(
+        "one-device-per-rank",
+        None,
+        seen(1, "1", launch=launched(1, 2), sharing=OWN),
+        [OWN.reason],
+        "cuda:0",
+        id="one-device-per-rank",
+    ),
+    pytest.param(
+        "one-device-per-rank",
+        1,
+        seen(1, "1", launch=launched(1, 2), sharing=OWN),
+        [OWN.reason],
+        "cuda:0",
+        id="one-device-per-rank-asked-by-local-rank",
+    ),
+    pytest.param(
+        "one-device-per-rank",
+        None,
+        seen(1, "1", launch=launched(1, 2), sharing=replace(OWN, doubt=True)),
+        ["local rank 1", OWN.reason],
+        "cuda:0",
+        id="one-device-per-rank-in-doubt",
+    ),
+    pytest.param(
+        "stale-local-rank",
+        None,
+        seen(2, launch=launched(1, confirmed=False)),
+        ["LOCAL_RANK"],
+        None,
+        id="stale-local-rank",
+    ),
+    pytest.param(
+        "not-visible",
+        "GPU-1",
+        with_machine(seen(1, "0", found=()), "A", "A"),
+        ["mask hides"],
+        "cuda:0",
+        id="not-visible",
+    ),
+    pytest.param(
+        "not-visible",
+        "GPU-1A",
+        with_machine(seen(1, "0", found=()), "A", "A"),
+        ["mask hides"],
+        "cuda:0",
+        id="not-visible-in-capitals",
+    ),
+    pytest.param(
+        "not-visible", "GPU-f", seen(2, found=()), ["no visible device"], "cuda:0", id="not-visible-unknown-uuid"
+    ),
+    pytest.param(
+        "not-visible",
+        "GPU-0",
+        seen(2, found=(0, 1)),
+        ["2 devices", "cuda:0, cuda:1"],
+        "cuda:0",
+        id="not-visible-ambiguous",
+    ),
+    pytest.param("not-visible", "GPU-0", seen(2, found=None), ["nobody"], "cuda:0", id="not-visible-nobody-can-tell"),
+    pytest.param("no-such-accelerator", "xpu", seen(2), ["xpu"], "cpu", id="no-such-accelerator"),
+    pytest.param(
+        "no-such-accelerator",
+        "npu:4",
+        seen(0, accelerator="npu", accelerator_count=2),
+        ["2 devices", "4"],
+        "npu:0",
+        id="no-such-accelerator-past-the-last",
+    ),
+    pytest.param(
+        "no-such-accelerator",
+        "xpu:0",
+        seen(0, accelerator="npu", accelerator_count=2),
+        ["xpu"],
+        "cpu",
+        id="no-such-accelerator-another-is-there",
+    ),
+    pytest.param("no-cuda-device", 0, seen(0), ["no CUDA device"], "cpu", id="no-cuda-device"),
+    pytest.param("no-cuda-device", "cuda", seen(0), ["no CUDA device"], "cpu", id="no-cuda-device-by-type"),
+    pytest.param(
+        "torch-without-cuda",
+        "cuda",
+        seen(0, cuda_build=None, physical_count=4),
+        ["4 NVIDIA devices"],
+        "cpu",
+        id="torch-without-cuda",
+    ),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(0, driver_cuda=11040, physical_count=1),
+        ["11.4", "12.8"],
+        "cpu",
+        id="driver-unusable",
+    ),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(0, cuda_build="13.0", driver_cuda=12080),
+        ["12.8", "13.0"],
+        "cpu",
+        id="driver-unusable-one-major-version",
+    ),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(0, physical_count=1, count_evidence="CUDA initialization: unknown error"),
+        ["'CUDA initialization: unknown error'"],
+        "cpu",
+        id="driver-unusable-cannot-count",
+    ),
+    pytest.param("driver-unusable", None, seen(0, forked=True), ["forked"], "cpu", id="driver-unusable-forked"),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(1, refusal="driver too old", refused="cuda:0"),
+        ["'driver too old'"],
+        "cpu",
+        id="driver-unusable-refused",
+    ),
+    pytest.param(
+        "device-unusable",
+        0,
+        seen(2, driver_count=2, refusal=LOST, refused="cuda:0"),
+        [repr(LOST)],
+        "cuda:1",
+        id="device-unusable",
+    ),
+    pytest.param(
+        "device-unusable",
+        1,
+        seen(2, driver_count=2, refusal=LOST, refused="cuda:1"),
+        [repr(LOST)],
+        "cuda:0",
+        id="device-unusable-the-second",
+    ),
+    pytest.param(
+        "device-unusable",
+        0,
+        seen(1, driver_count=1, refusal=LOST, refused="cuda:0"),
+        [repr(LOST)],
+        "cpu",
+        id="device-unusable-the-only-one",
+    ),
+    pytest.param(
+        "device-unusable",
+        2,
+        seen(2, driver_count=2, refusal="invalid device ordinal", refused="cuda:2"),
+        ["the driver shows 2 devices"],
+        "cuda:0",
+        id="device-unusable-the-driver-has-fewer",
+    ),
+    pytest.param(
+        "device-unusable",
+        "xpu:1",
+        seen(0, accelerator="xpu", accelerator_count=2, refusal="out of resources", refused="xpu:1"),
+        ["'out of resources'"],
+        "cpu",
+        id="device-unusable-other-accelerator-of-several",
+    ),
+    pytest.param(
+        "device-unusable",
+        "xpu",
+        seen(0, accelerator="xpu", accelerator_count=1, refusal="out of resources", refused="xpu:0"),
+        ["'out of resources'"],
+        "cpu",
+        id="device-unusable-other-accelerator",
+    ),
+    pytest.param("mask-hides-all", 0, seen(0, ""), ["''"], None, id="mask-hides-all"),
+    pytest.param("mask-hides-all", "cuda", seen(0, "-1"), ["'-1'"], None, id="mask-hides-all-by-minus-one"),
+    pytest.param("mask-unreadable", 0, seen(0, "all"), ["'all'"], None, id="mask-unreadable"),
+    pytest.param("mask-repeated", 0, seen(0, "0,1,0"), ["'0'"], None, id="mask-repeated"),
+    pytest.param(
+        "mask-unknown-device",
+        1,
+        seen(1, "0,7", physical_count=2),
+        ["'7'", "2 devices"],
+        "cuda:0",
+        id="mask-unknown-device",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        seen(0, "7", physical_count=2),
+        ["'7'", "2 devices"],
+        None,
+        id="mask-unknown-device-first",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        1,
+        with_machine(seen(1, "GPU-0,GPU-9"), "A", "A"),
+        ["'GPU-9'"],
+        "cuda:0",
+        id="mask-unknown-device-by-uuid",
+    ),
+    pytest.param("mask-unknown-device", 1, seen(1, "0,-1,1"), ["'-1'"], None, id="mask-unknown-device-negative"),
+    pytest.param("mask-mixed", 1, seen(1, "GPU-0,1"), ["'1'"], None, id="mask-mixed"),
+    pytest.param("mask-mig", 1, seen(1, "MIG-a,MIG-b"), ["2 MIG", "1"], "cuda:0", id="mask-mig"),
+    pytest.param(
+        "mask-mig", 1, with_machine(seen(1, "0"), "A", mig=True), ["device 0"], None, id="mask-mig-whole-device"
+    ),
+    pytest.param(
+        "mask-misspelled",
+        2,
+        seen(2, misspelled=("CUDA_VISIBLE_DEVICE",)),
+        ["'CUDA_VISIBLE_DEVICE'"],
+        None,
+        id="mask-misspelled",
+    ),
+    pytest.param(
+        "mask-too-late",
+        0,
+        seen(2, "0", driver_count=2, physical_count=2),
+        ["'0'", "2 devices"],
+        "cuda:0",
+        id="mask-too-late",
+    ),
+    pytest.param(
+        "mask-too-late",
+        0,
+        seen(1, driver_count=1, physical_count=2),
+        ["unset", "1 device"],
+        "cuda:0",
+        id="mask-too-late-unset",
+    ),
+    pytest.param(
+        "mask-too-late",
+        0,
+        seen(0, "1", driver_count=0, physical_count=2),
+        ["'1'", "0 devices"],
+        None,
+        id="mask-too-late-nothing-left",
+    ),
+    pytest.param(
+        "mask-too-late",
+        0,
+        with_machine(seen(1, "1", driver_count=1, uuids=("GPU-0abc",)), "A", "A"),
+        ["'1'"],
+        "cuda:0",
+        id="mask-too-late-by-uuid",
+    ),
+    pytest.param(
+        "masks-stacked",
+        1,
+        seen(1, cuda_build=None, hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2", "HIP_VISIBLE_DEVICES": "2"}),
+        ["ROCR_VISIBLE_DEVICES='2'", "HIP_VISIBLE_DEVICES='2'"],
+        None,
+        id="masks-stacked",
+    ),
+    pytest.param(
+        "masks-stacked",
+        1,
+        seen(1, "3", cuda_build=None, hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2"}),
+        ["ROCR_VISIBLE_DEVICES='2'", "CUDA_VISIBLE_DEVICES='3'"],
+        None,
+        id="masks-stacked-on-cuda",
+    ),
+    pytest.param(
+        "order-ambiguous", 2, with_machine(seen(2), "H100", "T4"), ["'H100'", "'T4'"], None, id="order-ambiguous"
+    ),
+    pytest.param(
+        "order-ambiguous",
+        2,
+        with_machine(seen(2, "1,0"), "H100", "T4"),
+        ["'H100'", "'T4'"],
+        None,
+        id="order-ambiguous-under-numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "preferred", "snapshot", "facts", "suggestion"), SITUATIONS)
+def test_a_situation_is_recognised(
+    code: str, preferred: object, snapshot: Snapshot, facts: list[str], suggestion: str | None
+) -> None:
+    """
+    The code is found once; its reason names the values that show it, and a device that can be used is suggested.
+    """
+    findings = found(code, preferred, snapshot)
+
+    assert [code] == [finding.code for finding in findings]
+    assert [] == [fact for fact in facts if fact not in findings[0].reason]
+    assert suggestion == findings[0].suggestion
+
+
+def test_every_code_has_a_situation() -> None:
+    """
+    The table above leaves out none of the stable codes, and knows no other.
+    """
+    assert CODES == {row.values[0] for row in SITUATIONS}
+
+
+# The twin of each situation: nearly the same, and the code would be wrong.
+TWINS = [
+    pytest.param("out-of-range", 1, seen(2), id="out-of-range:the-last-ordinal"),
+    pytest.param("out-of-range", 5, seen(2, "4,5"), id="out-of-range:more-specific-is-known"),
+    pytest.param("out-of-range", -1, seen(2), id="out-of-range:negative"),
+    pytest.param("out-of-range", 0, seen(0), id="out-of-range:no-device-at-all"),
+    pytest.param("negative-ordinal", 0, seen(2), id="negative-ordinal:zero"),
+    pytest.param("physical-index", 6, seen(2, "4,5"), id="physical-index:not-in-the-mask"),
+    pytest.param("physical-index", 1, seen(2, "4,1"), id="physical-index:an-ordinal-as-well"),
+    pytest.param("physical-index", 5, seen(1, "4,5"), id="physical-index:that-device-is-not-visible"),
+    pytest.param(
+        "physical-index", 5, seen(2, "4,5", driver_count=2, physical_count=4), id="physical-index:changed-since"
+    ),
+    pytest.param("physical-index", "xpu:5", seen(2, "4,5"), id="physical-index:of-another-kind"),
+    pytest.param("physical-index", "GPU-5", seen(2, "4,5", found=()), id="physical-index:a-uuid"),
+    pytest.param("global-rank", 6, seen(4, launch=launched(3, 4, rank=7)), id="global-rank:another-number"),
+    pytest.param("global-rank", 7, seen(4, launch=launched(7, 8, rank=7)), id="global-rank:it-is-the-local-rank"),
+    pytest.param("global-rank", 7, seen(8, launch=launched(3, 4, rank=7)), id="global-rank:it-can-be-had"),
+    pytest.param("global-rank", 7, seen(4, launch=launched(3, 4)), id="global-rank:rank-unknown"),
+    pytest.param("global-rank", 7, seen(4), id="global-rank:no-launcher"),
+    pytest.param("global-rank", 7, seen(3, launch=launched(3, 4, rank=7)), id="global-rank:local-rank-past-the-last"),
+    pytest.param("global-rank", "xpu:7", seen(4, launch=launched(3, 4, rank=7)), id="global-rank:of-another-kind"),
+    pytest.param("oversubscribed", None, seen(4, launch=launched(0, 4), sharing=SHARED), id="oversubscribed:as-many"),
+    pytest.param("oversubscribed", None, seen(2, launch=launched(0, 4)), id="oversubscribed:may-have-its-own"),
+    pytest.param("oversubscribed", 5, seen(2, launch=launched(0, 4), sharing=SHARED), id="oversubscribed:by-ordinal"),
+    pytest.param("one-device-per-rank", 1, seen(1, "1", sharing=OWN), id="one-device-per-rank:no-launcher"),
+    pytest.param(
+        "one-device-per-rank", 2, seen(1, launch=launched(1), sharing=OWN), id="one-device-per-rank:other-number"
+    ),
+    pytest.param("one-device-per-rank", 0, seen(1, launch=launched(0), sharing=OWN), id="one-device-per-rank:as-asked"),
+    pytest.param(
+        "one-device-per-rank", None, seen(2, launch=launched(1, 2), sharing=SHARED), id="one-device-per-rank:shared"
+    ),
+    pytest.param(
+        "one-device-per-rank", None, seen(0, launch=launched(1), sharing=OWN), id="one-device-per-rank:no-device"
+    ),
+    pytest.param(
+        "one-device-per-rank",
+        "xpu",
+        seen(1, accelerator="xpu", accelerator_count=1, launch=launched(1), sharing=OWN),
+        id="one-device-per-rank:another-kind",
+    ),
+    pytest.param("stale-local-rank", None, seen(2, launch=launched(1)), id="stale-local-rank:confirmed"),
+    pytest.param("stale-local-rank", 0, seen(2, launch=launched(1, confirmed=False)), id="stale-local-rank:by-ordinal"),
+    pytest.param("not-visible", "GPU-0", seen(2, found=(1,)), id="not-visible:found-once"),
+    pytest.param(
+        "no-such-accelerator", "xpu", seen(0, accelerator="xpu", accelerator_count=1), id="no-such-accelerator:there"
+    ),
+    pytest.param(
+        "no-such-accelerator",
+        "xpu:1",
+        seen(0, accelerator="xpu", accelerator_count=2, refusal="out of resources", refused="xpu:1"),
+        id="no-such-accelerator:it-refused",
+    ),
+    pytest.param(
+        "driver-unusable",
+        "xpu",
+        seen(0, accelerator="xpu", accelerator_count=1, refusal="out of resources", refused="xpu:0"),
+        id="driver-unusable:another-kind-refused",
+    ),
+    pytest.param(
+        "no-such-accelerator",
+        "xpu",
+        seen(0, accelerator="xpu", accelerator_count=2, launch=launched(3, 4), sharing=SHARED),
+        id="no-such-accelerator:oversubscribed",
+    ),
+    pytest.param("no-cuda-device", None, seen(0), id="no-cuda-device:the-cpu-is-welcome"),
+    pytest.param("no-cuda-device", 3, seen(1), id="no-cuda-device:there-is-one"),
+    pytest.param("no-cuda-device", 0, seen(0, ""), id="no-cuda-device:hidden"),
+    pytest.param("no-cuda-device", "xpu", seen(0), id="no-cuda-device:another-kind"),
+    pytest.param("torch-without-cuda", "cuda", seen(0, physical_count=4), id="torch-without-cuda:it-has"),
+    pytest.param(
+        "torch-without-cuda",
+        "cuda",
+        seen(0, cuda_build=None, hip_build="6.4", physical_count=4),
+        id="torch-without-cuda:hip",
+    ),
+    pytest.param("torch-without-cuda", "cuda", seen(0, cuda_build=None), id="torch-without-cuda:no-device"),
+    pytest.param(
+        "torch-without-cuda", "xpu", seen(0, cuda_build=None, physical_count=4), id="torch-without-cuda:other-kind"
+    ),
+    pytest.param(
+        "driver-unusable", 0, seen(0, driver_cuda=12010, physical_count=1), id="driver-unusable:same-major-version"
+    ),
+    pytest.param("driver-unusable", 5, seen(1, driver_cuda=13000), id="driver-unusable:newer"),
+    pytest.param("driver-unusable", 5, seen(1, driver_cuda=11000), id="driver-unusable:it-serves"),
+    pytest.param("driver-unusable", "cpu", seen(0, forked=True), id="driver-unusable:cpu-in-a-fork"),
+    pytest.param("driver-unusable", "xpu", seen(0, driver_cuda=11000), id="driver-unusable:another-kind"),
+    pytest.param(
+        "driver-unusable", 0, seen(0, cuda_build=None, driver_cuda=11000), id="driver-unusable:no-cuda-in-torch"
+    ),
+    pytest.param("driver-unusable", 0, seen(0, count_evidence="a note"), id="driver-unusable:no-device"),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(0, "--1", count_evidence="ValueError: invalid literal", physical_count=1),
+        id="driver-unusable:the-mask-is-at-fault",
+    ),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(2, driver_count=2, refusal=LOST, refused="cuda:0"),
+        id="driver-unusable:it-has-started",
+    ),
+    pytest.param(
+        "device-unusable", 0, seen(1, refusal="no", refused="cuda:0"), id="device-unusable:driver-did-not-start"
+    ),
+    pytest.param("device-unusable", 0, seen(2, driver_count=2), id="device-unusable:nobody-refused"),
+    pytest.param("mask-hides-all", 0, seen(0), id="mask-hides-all:unset"),
+    pytest.param("mask-hides-all", 0, seen(0, "0,0"), id="mask-hides-all:by-mistake"),
+    pytest.param("mask-hides-all", None, seen(0, ""), id="mask-hides-all:on-purpose"),
+    pytest.param("mask-hides-all", "xpu", seen(0, ""), id="mask-hides-all:another-kind"),
+    pytest.param("mask-hides-all", 1, seen(1, "", driver_count=1, physical_count=1), id="mask-hides-all:set-too-late"),
+    pytest.param("mask-unreadable", 0, seen(1, "1gpu"), id="mask-unreadable:suffix"),
+    pytest.param("mask-unreadable", "xpu", seen(0, "all"), id="mask-unreadable:another-kind"),
+    pytest.param("mask-repeated", 2, seen(2, "0,10"), id="mask-repeated:not-by-text"),
+    pytest.param("mask-unknown-device", 1, seen(1, "1", physical_count=2), id="mask-unknown-device:the-last"),
+    pytest.param("mask-unknown-device", 1, seen(1, "7"), id="mask-unknown-device:machine-unknown"),
+    pytest.param("mask-unknown-device", "xpu", seen(1, "7", physical_count=1), id="mask-unknown-device:another-kind"),
+    pytest.param("mask-unknown-device", 1, seen(1, "GPU-9", physical_count=2), id="mask-unknown-device:uuids-unknown"),
+    pytest.param("mask-unknown-device", 1, with_machine(seen(1, "MIG-9"), "A"), id="mask-unknown-device:instance"),
+    pytest.param(
+        "mask-unknown-device", 1, seen(1, "7", driver_count=1, physical_count=2), id="mask-unknown-device:too-late"
+    ),
+    pytest.param("mask-mixed", 1, seen(1, "GPU-0"), id="mask-mixed:one-kind"),
+    pytest.param("mask-mig", 2, seen(2, "MIG-a,MIG-b"), id="mask-mig:both-are-visible"),
+    pytest.param("mask-mig", 1, seen(1, "MIG-a"), id="mask-mig:one-instance"),
+    pytest.param("mask-mig", 1, seen(1, "GPU-a,GPU-b"), id="mask-mig:whole-devices"),
+    pytest.param("mask-mig", 0, with_machine(seen(1, "0"), "A", mig=True), id="mask-mig:whole-device-can-be-had"),
+    pytest.param("mask-mig", 1, with_machine(seen(1, "0"), "A"), id="mask-mig:mode-is-off"),
+    pytest.param("mask-mig", "xpu", seen(1, "MIG-a,MIG-b"), id="mask-mig:another-kind"),
+    pytest.param("mask-mig", "xpu", with_machine(seen(1, "0"), "A", mig=True), id="mask-mig:another-kind-whole-device"),
+    pytest.param("mask-misspelled", 2, seen(2), id="mask-misspelled:none"),
+    pytest.param(
+        "mask-misspelled", "xpu", seen(0, misspelled=("CUDA_VISIBLE_DEVICE",)), id="mask-misspelled:another-kind"
+    ),
+    pytest.param("mask-too-late", 2, seen(2, "0,1", driver_count=2, physical_count=4), id="mask-too-late:as-expected"),
+    pytest.param("mask-too-late", 1, seen(1, "3,9,4", driver_count=1, physical_count=4), id="mask-too-late:cut-short"),
+    pytest.param("mask-too-late", 2, seen(2, "0", physical_count=2), id="mask-too-late:the-driver-sleeps"),
+    pytest.param("mask-too-late", 2, seen(2, "0", driver_count=2), id="mask-too-late:machine-unknown"),
+    pytest.param(
+        "mask-too-late", 1, seen(1, "MIG-a,MIG-b", driver_count=1, physical_count=1), id="mask-too-late:instances"
+    ),
+    pytest.param(
+        "mask-too-late", 2, seen(2, "GPU-a", driver_count=2, physical_count=2), id="mask-too-late:uuids-unknown"
+    ),
+    pytest.param(
+        "mask-too-late", "xpu", seen(2, "0", driver_count=2, physical_count=2), id="mask-too-late:another-kind"
+    ),
+    pytest.param(
+        "mask-too-late",
+        1,
+        with_machine(seen(1, "1", driver_count=1, uuids=("GPU-1abc",)), "A", "A"),
+        id="mask-too-late:the-same-uuid",
+    ),
+    pytest.param(
+        "mask-too-late",
+        1,
+        with_machine(seen(1, "1", driver_count=1, uuids=("GPU-0abc",)), "A", "B"),
+        id="mask-too-late:numbers-of-an-unknown-order",
+    ),
+    pytest.param(
+        "masks-stacked",
+        0,
+        seen(1, cuda_build=None, hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2", "HIP_VISIBLE_DEVICES": "2"}),
+        id="masks-stacked:the-device-is-there",
+    ),
+    pytest.param(
+        "masks-stacked",
+        1,
+        seen(1, variables={"ROCR_VISIBLE_DEVICES": "2", "HIP_VISIBLE_DEVICES": "2"}),
+        id="masks-stacked:cuda",
+    ),
+    pytest.param(
+        "masks-stacked",
+        1,
+        seen(1, hip_build="6.4", variables={"HIP_VISIBLE_DEVICES": "2"}),
+        id="masks-stacked:one-alone",
+    ),
+    pytest.param(
+        "masks-stacked",
+        1,
+        seen(1, hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2"}),
+        id="masks-stacked:rocr-alone",
+    ),
+    pytest.param(
+        "masks-stacked",
+        "xpu",
+        seen(1, "0", hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2"}),
+        id="masks-stacked:another-kind",
+    ),
+    pytest.param("order-ambiguous", 2, with_machine(seen(2), "H100", "H100"), id="order-ambiguous:one-model"),
+    pytest.param(
+        "order-ambiguous",
+        2,
+        with_machine(seen(2, variables={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), "H100", "T4"),
+        id="order-ambiguous:order-is-set",
+    ),
+    pytest.param("order-ambiguous", 2, with_machine(seen(2, "GPU-1,GPU-0"), "H100", "T4"), id="order-ambiguous:uuids"),
+    pytest.param("order-ambiguous", 2, seen(2), id="order-ambiguous:machine-unknown"),
+    pytest.param("order-ambiguous", "xpu", with_machine(seen(2), "H100", "T4"), id="order-ambiguous:another-kind"),
+]
+
+
+@pytest.mark.parametrize(("code", "preferred", "snapshot"), TWINS)
+def test_a_situation_that_only_looks_alike_is_not_mistaken(code: str, preferred: object, snapshot: Snapshot) -> None:
+    """
+    No code is reported where what it says is not so.
+    """
+    assert [] == found(code, preferred, snapshot)
+
+
+def test_every_code_has_a_twin() -> None:
+    """
+    Each code is also shown not to be found where it is wrong.
+    """
+    assert CODES == {row.values[0] for row in TWINS}
+
+
+@pytest.mark.parametrize(
+    ("preferred", "snapshot", "remedy"),
+    [
+        pytest.param(0, seen(0, "'0,1'"), "CUDA_VISIBLE_DEVICES=0,1", id="quotes-are-taken-off"),
+        pytest.param(0, seen(0, "all"), "unset CUDA_VISIBLE_DEVICES", id="all-is-what-unset-means"),
+        pytest.param(0, seen(0, "none"), "CUDA_VISIBLE_DEVICES=-1", id="none-is-minus-one"),
+        pytest.param(1, seen(1, "0,7", physical_count=2), "CUDA_VISIBLE_DEVICES=0", id="the-part-that-is-here"),
+        pytest.param(0, seen(0, "7", physical_count=2), "unset CUDA_VISIBLE_DEVICES", id="nothing-of-it-is-here"),
+        pytest.param(-1, seen(1), "use cuda:0", id="the-only-device"),
+        pytest.param(-1, seen(3), "use cuda:0 to cuda:2", id="all-devices"),
+        pytest.param(-1, seen(0), "use the CPU", id="no-device"),
+        pytest.param(5, seen(2, "4,5"), "use cuda:1", id="the-ordinal-of-a-physical-index"),
+        pytest.param(0, seen(0, driver_cuda=11040), "torch for CUDA 11", id="the-build-for-an-old-driver"),
+        pytest.param(1, seen(1, "0", launch=launched(1), sharing=OWN), "use cuda:0", id="the-only-one-of-its-own"),
+        pytest.param(
+            None, seen(1, launch=launched(0, 3), sharing=SHARED), "start 1 worker on this node", id="as-many-workers"
+        ),
+        pytest.param(
+            "GPU-1",
+            with_machine(seen(1, "0", found=()), "A", "A"),
+            "add it to CUDA_VISIBLE_DEVICES",
+            id="a-hidden-uuid",
+        ),
+    ],
+)
+def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy: str) -> None:
+    """
+    The remedy is a thing to do: a device to use, or a value to write.
+    """
+    remedies = [finding.remedy for finding in judge(request_for(preferred), snapshot).findings]
+
+    assert any(remedy in one for one in remedies), remedies
+
+
+def test_the_most_specific_reason_comes_first() -> None:
+    """
+    What stops the driver stands before what is wrong with the mask, and that before what is wrong with the number.
+    """
+    snapshot = seen(0, "0,0", forked=True, misspelled=("CUDA_VISIBLE_DEVICE",))
+    codes = [finding.code for finding in judge(request_for(-1), snapshot).findings]
+
+    assert ["driver-unusable", "mask-repeated", "negative-ordinal", "mask-misspelled"] == codes
+
+
+@pytest.mark.parametrize(
+    ("preferred", "snapshot", "first_line"),
+    [
+        pytest.param(3, seen(1, "3"), "cuda:3 is invalid: cuda:0 is the only visible device", id="one-visible"),
+        pytest.param(3, seen(2), "cuda:3 is invalid: 2 devices are visible, cuda:0 to cuda:1", id="several-visible"),
+        pytest.param("cuda", seen(0), "cuda is invalid: no CUDA device is visible", id="none-visible"),
+        pytest.param("xpu", seen(2), "xpu is invalid: no xpu device is visible", id="another-kind"),
+        pytest.param(0, seen(1), "cuda:0 is valid: cuda:0 is the only visible device", id="valid"),
+        pytest.param(None, seen(1), "auto is cuda:0: cuda:0 is the only visible device", id="chosen"),
+        pytest.param(
+            "xpu:0",
+            seen(2, accelerator="xpu", accelerator_count=1),
+            "xpu:0 is valid: xpu:0 is the only visible device",
+            id="another-kind-is-valid",
+        ),
+        pytest.param(
+            "cuda",
+            seen(1, refusal=LOST, refused="cuda:0"),
+            "cuda:0 cannot be used: the driver refused it",
+            id="refused",
+        ),
+        pytest.param(
+            "cuda",
+            seen(2, launch=launched(3, 4), sharing=SHARED),
+            "no device for local rank 3: 4 workers on this node share 2 visible devices",
+            id="oversubscribed",
+        ),
+        pytest.param(
+            "cuda",
+            seen(2, launch=launched(3)),
+            "no device for local rank 3: the workers on this node share 2 visible devices",
+            id="oversubscribed-by-nobody-knows-how-many",
+        ),
+        pytest.param(
+            "cuda",
+            seen(0, physical_count=2),
+            "cuda cannot be had: the machine has CUDA devices, and this process can use none",
+            id="unusable",
+        ),
+        pytest.param("GPU-1", seen(1, found=()), "GPU-1 is invalid: cuda:0 is the only visible device", id="uuid"),
+    ],
+)
+def test_the_first_line_stands_alone(preferred: object, snapshot: Snapshot, first_line: str) -> None:
+    """
+    It says what was asked for, and what is there.
+    """
+    assert first_line == judge(request_for(preferred), snapshot).render().splitlines()[0]
+
+
+def test_the_asker_is_named() -> None:
+    """
+    A device that was chosen by a local rank is shown with the variable that the rank came from.
+    """
+    snapshot = seen(1, launch=launched(3, 4), sharing=SHARED, variables={"LOCAL_RANK": "3"})
+
+    assert "\n  asked for by: LOCAL_RANK='3' (torchrun)\n" in judge(request_for(None), snapshot).render()
+
+
+def test_an_asker_without_a_variable_is_named_by_its_rank() -> None:
+    """
+    A launcher that does not say where its local rank came from is still named.
+    """
+    snapshot = seen(1, launch=launched(3, 4, sources=()), sharing=SHARED)
+
+    assert "\n  asked for by: local rank 3 (torchrun)\n" in judge(request_for(None), snapshot).render()
+
+
+def test_an_explicit_ordinal_is_nobody_elses() -> None:
+    """
+    The local rank did not ask for a device that the caller named.
+    """
+    snapshot = seen(1, launch=launched(3, 4), variables={"LOCAL_RANK": "3"})
+
+    assert "asked for by" not in judge(request_for(7), snapshot).render()
+
+
+def test_the_entry_at_fault_is_marked() -> None:
+    """
+    The caret stands under the entry that ends the mask.
+    """
+    lines = judge(request_for(1), seen(1, "0,gpu1,2")).render().splitlines()
+    mask = next(number for number, line in enumerate(lines) if line.startswith("  mask: "))
+
+    assert "gpu1" == "".join(a for a, b in zip(lines[mask], lines[mask + 1], strict=False) if b == "^")
+
+
+def test_the_mask_is_shown_where_it_is_sound() -> None:
+    """
+    A sound mask is shown as it is; there is nothing to mark.
+    """
+    lines = judge(request_for(5), seen(2, "4,5")).render().splitlines()
+
+    assert "  mask: CUDA_VISIBLE_DEVICES='4,5'" in lines
+    assert [] == [line for line in lines if "^" in line]
+
+
+def test_an_unset_mask_is_not_shown() -> None:
+    """
+    What is not there is not shown.
+    """
+    assert "mask:" not in judge(request_for(5), seen(2)).render()
+
+
+def test_what_the_driver_said_is_quoted() -> None:
+    """
+    A refusal stands in the text, in quotes.
+    """
+    snapshot = seen(1, driver_count=1, refusal=LOST, refused="cuda:0")
+
+    assert f"\n  the driver said: {LOST!r}\n" in judge(request_for(0), snapshot).render()
+
+
+# ---- for any request and any reading
+
+
+TOKENS = st.sampled_from(
+    [
+        "0",
+        "1",
+        "2",
+        "3",
+        "9",
+        "-1",
+        "+1",
+        " 1",
+        "01",
+        "1gpu",
+        "0-3",
+        "",
+        " ",
+        "all",
+        "none",
+        "'0'",
+        "GPU-0",
+        "GPU-1abc",
+        "GPU-",
+        "MIG-a",
+        "MIG-b",
+        "cuda:0",
+        "\n",
+        "\x1b[31m",
+        "²",
+        "--1",
+        "x" * 90,
+        "9" * 5000,
+    ]
+)
+MASKS = st.one_of(st.none(), st.text(max_size=20), st.lists(TOKENS, max_size=6).map(",".join))
+OUTSIDE = st.one_of(st.text(max_size=30), st.sampled_from(["CUDA error", "a\nb", "\u202e", "\ud800", "x" * 3000]))
+LAUNCHES = st.builds(
+    Launch,
+    launcher=st.sampled_from(["torchrun", "slurm"]),
+    local_rank=st.integers(0, 9),
+    local_world_size=st.none() | st.integers(1, 10),
+    rank=st.none() | st.integers(0, 9),
+    world_size=st.none() | st.integers(1, 10),
+    confirmed=st.booleans(),
+    sources=st.sampled_from([(), (("local_rank", "LOCAL_RANK"),)]),
+)
+SHARINGS = st.builds(
+    Sharing, kind=st.sampled_from(["own", "shared", "unknown"]), reason=st.just("its reason"), doubt=st.booleans()
+)
+REQUESTS = st.one_of(
+    st.sampled_from(
+        [None, "auto", "cuda", "cpu", "mps", "xpu", "xpu:1", "npu:0", "GPU-0", "GPU-1ABC", "MIG-a", 10**5000]
+    ),
+    st.integers(-3, 12),
+).map(request_for)
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[PhysicalDevice, ...] | None:
+    models = draw(st.none() | st.lists(st.sampled_from(["A", "B", "\x1b[0m", ""]), max_size=4))
+    if models is None:
+        return None
+    uuids = draw(st.lists(st.sampled_from(["", "GPU-0abc", "GPU-1abc", "GPU-1abd"]), min_size=4, max_size=4))
+    return tuple(
+        PhysicalDevice(index=n, uuid=uuids[n], name=model, mig=draw(st.booleans())) for n, model in enumerate(models)
+    )
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """Any reading, as far as the reader keeps its promises: the driver's own count is the count, if it has started."""
+    driver = draw(st.none() | st.integers(0, 4))
+    count = driver if driver is not None else draw(st.integers(0, 4))
+    physical = draw(machines())
+    refused = draw(st.sampled_from(["", "cuda:0", "cuda:1", "cuda:4", "xpu:0"]))
+    launch = draw(st.none() | LAUNCHES)
+    error = LocalRankError("mpi", "OMPI_COMM_WORLD_LOCAL_RANK", None, "no local rank")
+    return Snapshot(
+        mask=parse_mask(draw(MASKS)),
+        device_count=count,
+        driver_count=driver,
+        count_evidence=draw(st.just("") | OUTSIDE),
+        forked=driver is None and count == 0 and draw(st.booleans()),
+        cuda_build=draw(st.sampled_from([None, "11.8", "12.8", "13.0"])),
+        hip_build=draw(st.sampled_from([None, "6.4"])),
+        driver_cuda=draw(st.sampled_from([None, 11040, 12080, 13000])),
+        accelerator=draw(st.sampled_from(["", "xpu", "npu"])),
+        accelerator_count=draw(st.integers(0, 2)),
+        launch=launch,
+        launch_error=draw(st.sampled_from([None, error])) if launch is None else None,
+        sharing=draw(st.none() | SHARINGS),
+        found=draw(st.none() | st.lists(st.integers(0, 3), max_size=2, unique=True).map(tuple)),
+        physical=physical,
+        physical_count=len(physical) if physical is not None else draw(st.none() | st.integers(0, 4)),
+        uuids=draw(st.none() | st.just(("GPU-0abc", "GPU-1abc")[:count])) if driver is not None else None,
+        misspelled=tuple(draw(st.lists(OUTSIDE, max_size=2))),
+        refusal=draw(OUTSIDE.filter(bool)) if refused else "",
+        refused=refused,
+        variables=draw(
+            st.dictionaries(
+                st.sampled_from(["CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LOCAL_RANK"]),
+                OUTSIDE,
+            )
+        ),
+    )
+
+
+def is_usable(device: str, snapshot: Snapshot) -> bool:
+    return device != snapshot.refused and device == resolve(request_for(device), snapshot)[0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(request=REQUESTS, snapshot=snapshots())
+def test_every_suggestion_can_be_used(request: Request, snapshot: Snapshot) -> None:
+    """
+    A device that is suggested, or named in what to do, is valid by the same reading, and is not the one that refused.
+    """
+    diagnosis = judge(request, snapshot)
+    suggested = [finding.suggestion for finding in diagnosis.findings if finding.suggestion is not None]
+    named = [device for finding in diagnosis.findings for device in re.findall(r"[a-z]+:[0-9]+", finding.remedy)]
+
+    assert [] == [device for device in suggested + named if not is_usable(device, snapshot)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(request=REQUESTS, snapshot=snapshots())
+def test_a_refusal_is_explained(request: Request, snapshot: Snapshot) -> None:
+    """
+    Where the device cannot be had, something says why. A local rank that cannot be told is an error of its own.
+    """
+    diagnosis = judge(request, snapshot)
+
+    assert diagnosis.is_valid or diagnosis.findings or diagnosis.remark == "no-local-rank"
+
+
+@settings(max_examples=300, deadline=None)
+@given(request=REQUESTS, snapshot=snapshots())
+def test_codes_are_the_documented_ones(request: Request, snapshot: Snapshot) -> None:
+    """
+    No code is found that is not among the stable ones, and none with an empty reason.
+    """
+    findings = judge(request, snapshot).findings
+
+    assert {finding.code for finding in findings} <= CODES
+    assert all(finding.reason for finding in findings)
+
+
+LINES = re.compile(
+    r"  (asked for by: [ -~]+ \([a-z]+\)|mask: CUDA_VISIBLE_DEVICES=[ -~]+| *\^+|the driver said: ['\"][ -~]+|"
+    r"why: [ -~]+ \[[a-z-]+\]|fix: [ -~]+)"
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(request=REQUESTS, snapshot=snapshots())
+def test_text_from_outside_stays_in_its_line(request: Request, snapshot: Snapshot) -> None:
+    """
+    Whatever stands in the environment, in the driver's words or in names: the text is ASCII without control
+    characters, and each line is one that the diagnosis wrote.
+    """
+    first, *others = judge(request, snapshot).render().split("\n")
+
+    assert re.fullmatch("[ -~]+", first)
+    assert [] == [line for line in others if not LINES.fullmatch(line)]
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        pytest.param("x" * 10**6, id="one-entry"),
+        pytest.param("0" * 10**6, id="digits"),
+        pytest.param("GPU-" + "a" * 10**6, id="one-uuid"),
+        pytest.param("," * 10**6, id="commas"),
+        pytest.param(" " * 10**6 + "x", id="blanks"),
+        pytest.param("\ud800" * 10**6, id="surrogates"),
+        pytest.param(",".join(map(str, range(200_000))) + ",x", id="many-entries"),
+        pytest.param("'" + ",".join(map(str, range(3000))) + "'", id="many-entries-in-quotes"),
+        pytest.param(",".join(["'GPU-" + "a" * 100 + str(n) for n in range(150)]), id="many-uuids-in-quotes"),
+    ],
+)
+def test_a_huge_mask_is_cut(mask: str) -> None:
+    """
+    A message stays readable, whatever the mask: no line is longer than a screen holds.
+    """
+    lines = judge(request_for("cuda"), seen(0, mask, physical_count=2)).render().splitlines()
+
+    assert max(map(len, lines)) < 4000
+
+
+def diagnosis_of(preferred: object, snapshot: Snapshot) -> Diagnosis:
+    return judge(request_for(preferred), snapshot)
+
+
+def test_a_diagnosis_without_a_device_is_not_valid() -> None:
+    """
+    `is_valid` tells whether the request can be had as it is.
+    """
+    assert [True, False] == [diagnosis_of(1, seen(count)).is_valid for count in (2, 1)]
