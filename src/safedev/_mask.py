@@ -13,8 +13,8 @@ CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 # `int()` of more digits than this fails (and torch with it), or takes quadratic time on older Pythons.
 _MOST_DIGITS = 4300
-# More entries than this are nobody's typing; no rewriting is offered for them.
-_MOST_REWRITTEN = 1024
+# More entries than torch counts devices are nobody's typing; no rewriting is offered for them.
+_MOST_REWRITTEN = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ def _doubtful(token: str) -> str | None:
 def _intended(raw: str) -> str | None:
     """Guess what was meant by *raw*; None: that the variable had better be unset."""
     bare = raw.strip().strip("\"'`[](){} \t\r\n")
-    if bare.lower() in _WORDS_FOR_ALL or len(raw) > 16 * _MOST_REWRITTEN:
+    if bare.lower() in _WORDS_FOR_ALL or len(raw) > 48 * _MOST_REWRITTEN:
         return None
     if bare.lower() in _WORDS_FOR_NONE:
         return "-1"
@@ -193,7 +193,7 @@ def _intended(raw: str) -> str | None:
     kept = [str(entry) for entry in wanted if isinstance(entry, kind)]
     if kind is str:
         kept = [entry for entry in kept if entry[:4] == kept[0][:4]]
-    return ",".join(kept[:_MOST_REWRITTEN]) or None
+    return (",".join(kept) or None) if len(kept) <= _MOST_REWRITTEN else None
 
 
 def _meant(piece: str) -> list[int | str]:

@@ -21,7 +21,8 @@ def wants_cuda(case: Diagnosis) -> bool:
 
 def first(snapshot: Snapshot) -> str | None:
     """The first visible device that has not refused, to be suggested."""
-    return next((device for device in ("cuda:0", "cuda:1")[: snapshot.device_count] if device != snapshot.refused), None)
+    visible = ("cuda:0", "cuda:1")[: snapshot.device_count]
+    return next((device for device in visible if device != snapshot.refused), None)
 
 
 def use_one_of(snapshot: Snapshot) -> str:
@@ -117,8 +118,10 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
         if isinstance(entry, int):
             known = entry < machine
         else:
-            known = snapshot.physical is None or entry[:4] == "MIG-" or any(
-                device.uuid.startswith(entry) for device in snapshot.physical
+            known = (
+                snapshot.physical is None
+                or entry[:4] == "MIG-"
+                or any(device.uuid.startswith(entry) for device in snapshot.physical)
             )
         if not known:
             kept = ",".join(map(str, mask.entries[:place]))
