@@ -6,40 +6,37 @@ import ctypes
 import os
 import sys
 
+if sys.platform != "win32":
+    from _ctypes import dlopen
+
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
 
 
-class _Handle:
-    """What ctypes needs of a library. ``ctypes.CDLL`` makes a class each time, which costs more than the question."""
-
-    __slots__ = ("_handle",)
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-
-def ask(library: str, function: str) -> tuple[int, int] | None:
-    """Call ``int function(int *answer)`` of *library*.
+def ask(name: str, function: str) -> tuple[int, int] | None:
+    """Call ``int function(int *answer)`` of the library *name*.
 
     Returns:
         The status and the answer; None where the library is not loaded, or has no such function.
     """
-    handle = loaded(library)
+    handle = loaded(name)
     if handle is None:
         return None
+    # `CDLL(name)` would make a class for the library's functions, which costs ten times the question.
+    library = ctypes.CDLL.__new__(ctypes.CDLL)
+    library._handle = handle  # noqa: SLF001 - all that a prototype needs of it
     answer = ctypes.c_int()
     try:
-        status = _QUESTION((function, _Handle(handle)))(ctypes.byref(answer))
+        status: int = _QUESTION((function, library))(ctypes.byref(answer))
     except AttributeError:  # a stand-in for the library, without its functions
         return None
     return status, answer.value
 
 
-def loaded(library: str) -> int | None:
-    """Handle of *library*, if something in this process has loaded it; it is not loaded for the asking."""
+def loaded(name: str) -> int | None:
+    """Handle of the library *name*, if something in this process has loaded it; it is not loaded for the asking."""
     if sys.platform == "win32":
-        return ctypes.windll.kernel32.GetModuleHandleW(library) or None
+        return int(ctypes.windll.kernel32.GetModuleHandleW(name)) or None
     try:
-        return ctypes._dlopen(library, os.RTLD_NOLOAD | os.RTLD_NOW)  # noqa: SLF001 - what CDLL itself calls
+        return dlopen(name, os.RTLD_NOLOAD | os.RTLD_NOW)
     except (OSError, AttributeError):  # AttributeError: a system without RTLD_NOLOAD has no CUDA either
         return None

@@ -60,10 +60,10 @@ def request_for(preferred: object) -> Request:
     kind, index = getattr(preferred, "type", None), getattr(preferred, "index", None)
     if isinstance(kind, str) and (index is None or isinstance(index, int)):  # a torch.device, told without torch
         return _from_device(kind, index)
-    if not isinstance(preferred, bool):
+    if hasattr(preferred, "__index__") and not isinstance(preferred, bool):
         try:
-            ordinal = operator.index(preferred)  # type: ignore[arg-type]  # what has no __index__ raises TypeError
-        except TypeError:
+            ordinal = operator.index(preferred)  # pyright: ignore[reportArgumentType]  # it has __index__
+        except TypeError:  # such as a tensor of floats
             pass
         else:
             return Request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=ordinal)

@@ -27,7 +27,7 @@ class Variables(Mapping[str, str]):
         self._get = source.get
         self._read: dict[str, str | None] = {}
 
-    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]  # narrower default
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         read = self._read
         value = read[name] = read[name] if name in read else self._get(name)
         return default if value is None else value

@@ -22,8 +22,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from safedev._mask import Mask
     from safedev._request import Request
+    from safedev._sharing import Sharing
     from safedev._snapshot import Variables
+    from safedev.launchers import Launch
+
+    Launched = tuple[Launch | None, LocalRankError | None, Sharing | None]
 
 # Read to explain; nothing is decided by them.
 SHOWN = ("CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -46,6 +51,9 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
     mask = parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
     auto = request.kind == "auto"
     accelerator, there = _accelerator() if request.kind == "accelerator" or (auto and not count) else ("", 0)
+    launched: Launched = (None, None, None)
+    if (count or there) and request.kind not in {"ordinal", "uuid"}:  # those need no local rank
+        launched = _launched(mask, count or there, environ)
     snapshot = Snapshot(
         mask=mask,
         device_count=count,
@@ -57,16 +65,19 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
         driver_cuda=serves,
         accelerator=accelerator,
         accelerator_count=there,
+        launch=launched[0],
+        launch_error=launched[1],
+        sharing=launched[2],
         physical_count=_nvml.count() if auto and not count and not mask.hides_all else None,
     )
     if request.kind == "uuid":
         return replace(snapshot, found=_locate(request.uuid, snapshot, environ))
-    if request.kind == "ordinal" or not (count or there):
-        return snapshot
-    return _with_launch(snapshot, environ)
+    return snapshot
 
 
-def look_closer(request: Request, snapshot: Snapshot, environ: Variables, names: Iterable[str], *, deep: bool) -> Snapshot:
+def look_closer(
+    request: Request, snapshot: Snapshot, environ: Variables, names: Iterable[str], *, deep: bool
+) -> Snapshot:
     """Add what explains, and decides nothing: who launched this process, what the machine has.
 
     Args:
@@ -87,7 +98,9 @@ def look_closer(request: Request, snapshot: Snapshot, environ: Variables, names:
     for variable in SHOWN:
         environ.get(variable)
     if snapshot.sharing is None:
-        snapshot = _with_launch(snapshot, environ)
+        count = snapshot.device_count or snapshot.accelerator_count
+        launch, error, sharing = _launched(snapshot.mask, count, environ)
+        snapshot = replace(snapshot, launch=launch, launch_error=error, sharing=sharing)
     return replace(
         snapshot,
         physical=physical,
@@ -121,19 +134,19 @@ def to_device(text: str) -> torch.device:
 
 
 def make_current(device: torch.device) -> None:
-    """Make *device* current; nothing for the CPU, and for kinds of which there is one.
+    """Make *device* current; nothing for the CPU.
 
     Raises:
         Exception: Whatever torch raises.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    elif device.type != "cpu" and device.index is not None:
+    elif device.type != "cpu":
         api = getattr(torch, "accelerator", None)
-        if api is None:  # torch before 2.6
-            getattr(getattr(torch, device.type), "set_device", lambda _: None)(device)
-        else:
+        if api is not None:
             (getattr(api, "set_device_index", None) or api.set_device_idx)(device.index)
+        elif set_device := getattr(getattr(torch, device.type), "set_device", None):  # torch before 2.6
+            set_device(device)
 
 
 def version() -> str:
@@ -218,15 +231,14 @@ def _accelerator() -> tuple[str, int]:
         return "", 0
 
 
-def _with_launch(snapshot: Snapshot, environ: Variables) -> Snapshot:
+def _launched(mask: Mask, count: int, environ: Variables) -> Launched:
+    """Who launched this process, or why that cannot be told; and whether it shares the *count* devices it sees."""
     launch, error = None, None
     try:
         launch = detect_launch(environ)
     except LocalRankError as problem:
         error = problem
-    entries = None if snapshot.mask.raw is None else snapshot.mask.entries
-    sharing = sharing_of(launch, environ, entries, snapshot.device_count or snapshot.accelerator_count)
-    return replace(snapshot, launch=launch, launch_error=error, sharing=sharing)
+    return launch, error, sharing_of(launch, environ, None if mask.raw is None else mask.entries, count)
 
 
 def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[int, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import warnings
 from collections.abc import Iterable
@@ -127,9 +128,9 @@ def _device(one: object) -> int | str | None:
             return int(one) if len(one) < 10 else None
         parsed = parse_mask(one)
         return one if parsed.entries == (one,) else None
-    if isinstance(one, bool) or not hasattr(one, "__index__"):
-        raise TypeError(f"a value of type {type(one).__name__} is no device: give ordinals from 0, or UUIDs")
-    return one.__index__()  # type: ignore[no-any-return]  # by its protocol an int
+    if hasattr(one, "__index__") and not isinstance(one, bool):
+        return operator.index(one)  # pyright: ignore[reportArgumentType]  # it has __index__
+    raise TypeError(f"a value of type {type(one).__name__} is no device: give ordinals from 0, or UUIDs")
 
 
 def _narrowed(mask: Mask, wanted: list[int | str]) -> list[str]:
