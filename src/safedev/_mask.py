@@ -51,6 +51,12 @@ class Mask:
     entries: tuple[int | str, ...] = ()
     defects: tuple[MaskDefect, ...] = ()
 
+    def span_of(self, ordinal: int) -> tuple[int, int]:
+        """Where the entry that *ordinal* (from 0) stands for is in ``raw``: its first character, and the one after."""
+        before = (self.raw or "").split(",", ordinal + 1)[: ordinal + 1]
+        end = len(",".join(before))
+        return end - len(before[-1]), end
+
     @property
     def hides_all(self) -> bool:
         """Whether the mask hides every device on purpose: it is blank, or begins with a negative number."""
@@ -105,7 +111,9 @@ def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, 
         if entry is None or (kind and not text.startswith(kind)) or (isinstance(entry, int) and entry < 0):
             yield from _ending(raw, text, start, entries, entry)
             return
-        if not kind and not plain and (words := _doubtful(token)):
+        if kind and token != text:
+            yield "mask-unreadable", start, end, "a blank behind a UUID counts as part of it: it fits no device"
+        elif not kind and not plain and (words := _doubtful(token)):
             yield "mask-unreadable", start, end, f"{words}; it is read as {entry} alone"
         seen.add(entry)
         entries.append(entry)
@@ -113,8 +121,9 @@ def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, 
 
 def _number(token: str) -> int | None:
     """The number that *token* begins with, as torch reads it; None if it begins with none."""
-    found = re.match(r"[+-]?\d+", token)
-    if found is None or found.end() > _MOST_DIGITS:
+    found = re.match(r"[+-]?(\d+)", token)
+    # torch takes a superscript for one digit more, and `int()` then fails.
+    if found is None or len(found[1]) > _MOST_DIGITS or token[found.end() : found.end() + 1].isdigit():
         return None
     return int(found[0])
 
@@ -134,7 +143,7 @@ def _ending(
         return  # blank, or a comma too many at the end: nothing is lost
     code, words = "mask-unreadable", _unreadable(token)
     uuid = token.startswith(("GPU-", "MIG-"))
-    if uuid and token != text:
+    if uuid and token != text and not (entries and isinstance(entries[0], int)):
         words = "a blank before a UUID makes it unreadable"
     elif entries and (uuid or isinstance(entries[0], str)) and (uuid or _number(token) is not None):
         code, words = "mask-mixed", "numbers, GPU- and MIG- UUIDs cannot stand in one list: the first kind counts"
