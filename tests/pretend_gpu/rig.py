@@ -29,7 +29,8 @@ tuples become lists, dataclasses become dictionaries, ``torch.device`` its text,
     result.nvml             names of the NVML functions it called
     result.stdout .stderr   text
 
-`Rig.call` with ``fresh=True`` takes a new interpreter, in which torch is not imported. `Rig.run` runs a command of any
+`Rig.call` with ``torch=False`` forks from a server that has not imported torch (the quickest of all); with ``fresh=True``
+it takes a new interpreter, for what an import or the start of one does. `Rig.run` runs a command of any
 kind (a launcher, ``[sys.executable, "-m", "safedev"]``) and returns `Completed`: ``.returncode .stdout .stderr .trace``.
 ``machine=`` chooses which libraries there are: ``"full"``, ``"no-nvml"`` (libnvidia-ml cannot be loaded), ``"no-driver"``
 (libcuda cannot), ``"bare"`` (neither), ``"no-symbol"`` (a libcuda without cuDeviceGetCount).
@@ -202,12 +203,12 @@ def source_of(code: str | Callable[..., Any]) -> tuple[str, str, str | None]:
 
 
 class _Server:
-    """A process that has imported torch and forks a child for each job."""
+    """A process that forks a child for each job; with ``--torch`` it has imported torch."""
 
-    def __init__(self, environ: dict[str, str], python: str) -> None:
+    def __init__(self, environ: dict[str, str], python: str, kind: str) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [python, str(SERVER)], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            [python, str(SERVER), kind], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         if self._answer(120) != {"ready": True}:
             raise RigError("the server does not start")
@@ -253,7 +254,7 @@ class Rig:
     def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self._folder = folder
         self._python = python
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[tuple[str, bool], _Server] = {}
         build(folder)
 
     def call(
@@ -265,6 +266,7 @@ class Rig:
         settings: Mapping[str, object] | None = None,
         before: str | Sequence[str] = (),
         machine: str = "full",
+        torch: bool = True,
         fresh: bool = False,
         timeout: float = 60,
     ) -> Result:
@@ -281,12 +283,14 @@ class Rig:
                 command = [self._python, str(SERVER), str(job)]
                 self._finish(command, environ, job, timeout, None)
             else:
-                if machine not in self._servers:
+                key = machine, torch
+                if key not in self._servers:
                     start = self.environ(machine=machine, folder=self._folder)
-                    self._servers[machine] = _Server(start, self._python)
-                ended = self._servers[machine].run(job, timeout)
+                    self._servers[key] = _Server(start, self._python, "--torch" if torch else "--bare")
+                ended = self._servers[key].run(job, timeout)
                 if ended["timed_out"]:
-                    raise RigTimeout(f"no answer in {timeout:g} s\n{read(job / 'trace')}{read(job / 'stderr')}")
+                    ending = read(job / "trace")[-500:] + read(job / "stderr")[-2000:]
+                    raise RigTimeout(f"no answer in {timeout:g} s\n{ending}")
             return self._result(job)
 
     def run(

@@ -1,7 +1,7 @@
-"""The process behind `rig.Rig.call`: it imports torch once and runs each job in a forked child.
+"""The process behind `rig.Rig.call`: it imports torch once (or not at all) and runs each job in a forked child.
 
-Without arguments it serves: one JSON line a job on stdin, one JSON line back when its child has ended. With a job's folder
-as argument it runs that job in this interpreter, without importing torch first.
+With ``--torch`` or ``--bare`` it serves: one JSON line a job on stdin, one JSON line back when its child has ended. With a
+job's folder as argument it runs that job in this interpreter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ def plain(value: Any, depth: int = 0) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: plain(getattr(value, f.name), depth + 1) for f in dataclasses.fields(value)}
             return {"class": type(value).__name__, **fields}
-    return int(value) if isinstance(value, int) else str(value) if isinstance(value, str) else repr(value)
+    if isinstance(value, (int, str)):  # of a class of their own, such as IntEnum
+        return int(value) if isinstance(value, int) else str(value)
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
 
 
 def names_of(kind: type) -> list[str]:
@@ -89,14 +94,13 @@ def run_job(folder: Path) -> None:
             answer = evaluate(order["text"], order["filename"], namespace)
             if order["function"]:
                 answer = namespace[order["function"]](*order["args"])
-            answer = plain(answer)
         except Exception as exception:
             error = error_of(exception)
         except SystemExit as exception:
             error = error_of(exception)
     result = {
         "pid": os.getpid(),
-        "answer": answer,
+        "answer": plain(answer) if error is None else None,
         "error": error,
         "before": before,
         "warnings": [
@@ -144,8 +148,6 @@ def wait(pid: int, seconds: float) -> bool:
 
 
 def serve() -> None:
-    import torch  # noqa: F401 - this is what the server is for
-
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not come between the answers
     print(json.dumps({"ready": True}), file=answers, flush=True)
@@ -159,7 +161,9 @@ def serve() -> None:
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its modules are none of the code under test
-    if len(sys.argv) > 1:
-        run_job(Path(sys.argv[1]))
-    else:
+    if sys.argv[1] == "--torch":
+        import torch  # noqa: F401 - this is what the server is for
+    if sys.argv[1].startswith("--"):
         serve()
+    else:
+        run_job(Path(sys.argv[1]))

@@ -121,13 +121,14 @@ static int by_uuids(const char *p, const int *gpus, int n, device *out)
     const char *first = p;
     int k = 0, ended = 0, mig = same_start(p, "MIG-", 4);
     for (; p; p = next_entry(p)) {
+        const char *entry = p;
         if (has_rule("uuid-blanks")) p += strspn(p, " \t\n\r\f\v");
         size_t length = strcspn(p, ",");
         while (has_rule("uuid-blanks") && length && strchr(" \t\n\r\f\v", p[length - 1])) length--;
         int is_mig = same_start(p, "MIG-", 4);
         if (!is_mig && !same_start(p, "GPU-", 4)) break;
         if (is_mig != mig && driver_release() < 570) break;
-        for (const char *q = first; q < p && !has_rule("late-repeats"); q = next_entry(q))
+        for (const char *q = first; q < entry && !has_rule("late-repeats"); q = next_entry(q))
             if (strcspn(q, ",") == length && !strncmp(q, p, length)) return 0;
         device found;
         if (ended || !by_uuid(p, length, gpus, n, &found)) {
@@ -452,3 +453,8 @@ REFUSES(cuFuncGetAttribute) REFUSES(cuFuncSetAttribute) REFUSES(cuFuncSetCacheCo
 REFUSES(cuLinkComplete) REFUSES(cuOccupancyMaxActiveBlocksPerMultiprocessor) REFUSES(cuTensorMapEncodeTiled)
 REFUSES(cuMemCreate) REFUSES(cuMemMap) REFUSES(cuMemUnmap) REFUSES(cuMemRelease) REFUSES(cuMemSetAccess) REFUSES(cuMemAddressReserve)
 REFUSES(cuMemAddressFree) REFUSES(cuMemGetAllocationGranularity) REFUSES(cuStreamWriteValue32) REFUSES(cuMemsetD32Async)
+REFUSES(cuMemExportToShareableHandle) REFUSES(cuMemImportFromShareableHandle) REFUSES(cuMemRetainAllocationHandle)
+REFUSES(cuMemGetAllocationPropertiesFromHandle) REFUSES(cuMulticastAddDevice) REFUSES(cuMulticastBindMem) REFUSES(cuMulticastCreate)
+REFUSES(cuMulticastUnbind) REFUSES(cuCtxFromGreenCtx) REFUSES(cuDevResourceGenerateDesc) REFUSES(cuDevSmResourceSplitByCount)
+REFUSES(cuDeviceGetDevResource) REFUSES(cuGreenCtxCreate) REFUSES(cuGreenCtxDestroy) REFUSES(cuGreenCtxStreamCreate)
+REFUSES(cuLogsRegisterCallback) REFUSES(cuLogsUnregisterCallback) REFUSES(cuCtxSetLimit) REFUSES(cuCtxGetLimit)

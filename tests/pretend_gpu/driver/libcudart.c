@@ -253,6 +253,8 @@ static int launch(void)
 int cudaLaunchKernel(void) { return launch(); }
 int cudaLaunchKernelExC(void) { return launch(); }
 int cudaLaunchCooperativeKernel(void) { return launch(); }
+int __cudaLaunchKernel(void) { return launch(); }              /* what CUDA 13's compiler calls for <<<...>>> */
+int __cudaGetKernel(const void **kernel, const void *function) { *kernel = function; return OK; }
 int cudaFuncSetAttribute(void) { NEEDS_CONTEXT(); return fail(pretend_launch()); }
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n) { NEEDS_CONTEXT(); *n = 1; return OK; }
 int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n) { NEEDS_CONTEXT(); *n = 1; return OK; }
