@@ -1,0 +1,111 @@
+"""The command: shows what is known of the devices, and tells by its exit status whether all is sound."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict
+
+import safedev
+from safedev._collect import collect, level_of
+from safedev._report import SCHEMA, plain, render
+from safedev.errors import DeviceSpecError, LocalRankError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from safedev._report import Report
+
+_LONGEST = 86400.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: Those of the command line; None: the ones that this process was started with.
+
+    Returns:
+        The exit status: 0 sound, 1 a finding that would stop or mislead a run, 130 interrupted.
+
+    Raises:
+        SystemExit: Status 2, for wrong usage; 0, for ``--help`` and ``--version``.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "explain":
+            report = _explain(options.spec)
+            text = report["text"]
+        else:
+            report = collect(seconds=options.timeout, allocate=options.allocate, strict=options.strict)
+            text = _render(report)
+    except DeviceSpecError as error:
+        return parser.error(str(error))
+    except KeyboardInterrupt:
+        return 130
+    _print(json.dumps(report) if options.json else text)
+    return int(report["status"])
+
+
+def _explain(spec: str) -> Report:
+    """One request, judged as ``diagnose`` does."""
+    report: Report = {"schema": SCHEMA, "status": 1, "request": spec, "device": None, "text": "", "findings": []}
+    try:
+        case = safedev.diagnose(spec)
+    except (ImportError, OSError) as error:
+        words = f"torch cannot be imported: {error}"
+    except LocalRankError as error:
+        words = str(error)
+    else:
+        words = case.render()
+        findings = [{"level": level_of(finding.code, case), **asdict(finding)} for finding in case.findings]
+        report.update(status=int(not case.is_valid), device=case.device, findings=findings)
+    return {**report, "text": "\n".join(map(plain, words.split("\n")))}
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(f"{text}\n")  # in one piece: the workers of a launch print at the same time
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has read enough; Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _render(report: Report) -> str:
+    if not sys.stdout.isatty():
+        return render(report)
+    plainly = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or sys.platform == "win32"
+    return render(report, width=shutil.get_terminal_size().columns, colour=not plainly)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="safedev",
+        description="Show which devices this process can use, and try each of them.",
+        epilog="Exit status: 0 sound; 1 a finding that would stop or mislead a run; 2 wrong usage.",
+    )
+    parser.add_argument("--version", action="version", version=f"safedev {safedev.__version__}")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, on one line")
+    parser.add_argument("--no-allocate", dest="allocate", action="store_false", help="start no driver, try no device")
+    parser.add_argument("--timeout", type=_seconds, default=20.0, metavar="SECONDS", help="limit of a trial (20)")
+    parser.add_argument("--strict", action="store_true", help="let warnings count for the exit status")
+    commands = parser.add_subparsers(dest="command", metavar="explain SPEC", title="instead of the report")
+    explain = commands.add_parser("explain", help="judge one request, such as cuda:3; starts no driver")
+    explain.add_argument("spec", metavar="SPEC", help="a device, as select_device() takes it")
+    explain.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!a} is no number of seconds from 0 to {_LONGEST:g}")
+    return seconds
