@@ -166,7 +166,7 @@ def exercise(ordinal: int) -> Iterator[tuple[str, object]]:
     Raises:
         Exception: Whatever torch raises.
     """
-    torch.cuda.init()
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     yield "driver_count", torch.cuda.device_count()
     if ordinal < torch.cuda.device_count():
         about = torch.cuda.get_device_properties(ordinal)
