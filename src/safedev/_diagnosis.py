@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from safedev._launch import UNKNOWN
 from safedev._resolve import resolve
 from safedev._text import counted, marked, quoted
 
@@ -25,12 +26,14 @@ class Finding:
         reason: What is so, with the values that show it.
         remedy: What to do; empty where there is nothing to do.
         suggestion: A device that is valid here, as ``cuda:1`` or ``cpu``; None: none is suggested.
+        span: The part of the mask that it is about: its first character, from 0, and the one after its last.
     """
 
     code: str
     reason: str
     remedy: str = ""
     suggestion: str | None = None
+    span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +66,7 @@ class Diagnosis:
         lines = [_headline(self)]
         if asker := _asker(self):
             lines.append(f"  asked for by: {asker}")
-        lines += _mask_lines(self.snapshot)
-        if self.snapshot.refusal:
-            lines.append(f"  the driver said: {quoted(self.snapshot.refusal, 200)}")
+        lines += _mask_lines(self)
         for finding in self.findings:
             lines.append(f"  why: {finding.reason} [{finding.code}]")
             if finding.remedy:
@@ -98,7 +99,7 @@ def describe_visible(count: int, kind: str = "cuda") -> str:
     return f"{counted(count, 'device')} are visible, {kind}:0 to {kind}:{count - 1}"
 
 
-def _headline(diagnosis: Diagnosis) -> str:
+def _headline(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - a table of cases
     request, snapshot = diagnosis.request, diagnosis.snapshot
     other = request.kind == "accelerator"
     kind = request.type if other else "cuda"
@@ -106,11 +107,16 @@ def _headline(diagnosis: Diagnosis) -> str:
     if other:
         count = snapshot.accelerator_count if request.type == snapshot.accelerator else 0
     visible = describe_visible(count, kind)
+    if diagnosis.remark == "doubt":
+        return f"{diagnosis.device} was chosen as the only visible device, and others may use it too"
     if diagnosis.device is not None:
-        same = diagnosis.device == request.spec
-        return f"{request.spec} is valid: {visible}" if same else f"{request.spec} is {diagnosis.device}: {visible}"
+        if diagnosis.device == request.spec:
+            return f"{request.spec} is valid: {visible}"
+        return f"{_meant(diagnosis)} is {diagnosis.device}: {visible}"
     if snapshot.refusal:
         return f"{_meant(diagnosis)} cannot be used: the driver refused it"
+    if any(finding.code == "driver-unusable" for finding in diagnosis.findings):
+        return f"{_meant(diagnosis)} cannot be used: CUDA cannot start in this process"
     if diagnosis.remark == "oversubscribed":
         launch = snapshot.launch
         workers = launch.local_world_size if launch is not None else None
@@ -118,14 +124,17 @@ def _headline(diagnosis: Diagnosis) -> str:
         rank = launch.local_rank if launch is not None else "?"
         return f"no device for local rank {rank}: {crowd} share {counted(count, 'visible device')}"
     if diagnosis.remark == "unusable":
-        return f"{request.spec} cannot be had: the machine has CUDA devices, and this process can use none"
+        has = counted(snapshot.physical_count, "CUDA device") if snapshot.physical_count else "CUDA devices"
+        return f"no CUDA device can be used: this process sees none, although the machine has {has}"
     return f"{_meant(diagnosis)} is invalid: {visible}"
 
 
 def _meant(diagnosis: Diagnosis) -> str:
-    if diagnosis.ordinal is None or diagnosis.request.kind in {"ordinal", "uuid", "accelerator"}:
+    if diagnosis.request.kind not in {"auto", "cuda"}:
         return diagnosis.request.spec
-    return f"cuda:{diagnosis.ordinal}"
+    if diagnosis.device is not None:
+        return "the device of this process"
+    return diagnosis.request.spec if diagnosis.ordinal is None else f"cuda:{diagnosis.ordinal}"
 
 
 def _asker(diagnosis: Diagnosis) -> str:
@@ -135,15 +144,17 @@ def _asker(diagnosis: Diagnosis) -> str:
         return ""
     value = diagnosis.snapshot.variables.get(launch.source)
     shown = f"{launch.source}={quoted(value)}" if value is not None else f"local rank {launch.local_rank}"
-    return f"{shown} ({launch.launcher})"
+    return shown if launch.launcher == UNKNOWN else f"{shown} ({launch.launcher})"
 
 
-def _mask_lines(snapshot: Snapshot) -> list[str]:
-    mask = snapshot.mask
+def _mask_lines(diagnosis: Diagnosis) -> list[str]:
+    """The mask, with the entry marked that the first finding about it names."""
+    mask = diagnosis.snapshot.mask
     if mask.raw is None:
         return []
     lead = f"  mask: {mask.variable}="
-    if not mask.defects:
+    span = next((finding.span for finding in diagnosis.findings if finding.span is not None), None)
+    if span is None:
         return [lead + quoted(mask.raw)]
-    shown, carets = marked(mask.raw, *mask.defects[-1].span)  # the last one is the one that ends the list
+    shown, carets = marked(mask.raw, *span)
     return [lead + shown, " " * len(lead) + carets]

@@ -30,7 +30,9 @@ def use_one_of(snapshot: Snapshot) -> str:
     if device is None:
         return "use the CPU, or make a device visible"
     last -= snapshot.refused == f"cuda:{last}"
-    return f"use {device}" if device == f"cuda:{last}" else f"use {device} to cuda:{last}"
+    if device == f"cuda:{last}":
+        return f"use {device}"
+    return f"use {device} {'or' if last == 1 else 'to'} cuda:{last}"
 
 
 def codes(found: Sequence[Finding]) -> set[str]:
@@ -69,7 +71,8 @@ def mask_defects(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     for defect in mask.defects[-1:]:
         start, end = defect.span
         entry = quoted((mask.raw or "")[start:end])
-        yield Finding(code=defect.code, reason=f"in {mask.variable}, {entry}: {defect.reason}", remedy=rewrite(case))
+        reason = f"in {mask.variable}, {entry}: {defect.reason}"
+        yield Finding(code=defect.code, reason=reason, remedy=rewrite(case), span=defect.span)
 
 
 def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
@@ -114,17 +117,16 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
     mask, machine = snapshot.mask, snapshot.physical_count
     if not mask.entries or not machine or not wants_cuda(case) or codes(found) & {"mask-too-late", "driver-unusable"}:
         return
-    for place, entry in enumerate(mask.entries):
+
+    def known(entry: int | str) -> bool:
         if isinstance(entry, int):
-            known = entry < machine
-        else:
-            known = (
-                snapshot.physical is None
-                or entry[:4] == "MIG-"
-                or any(device.uuid.startswith(entry) for device in snapshot.physical)
-            )
-        if not known:
-            kept = ",".join(map(str, mask.entries[:place]))
+            return entry < machine
+        devices = snapshot.physical
+        return devices is None or entry[:4] == "MIG-" or any(device.uuid.startswith(entry) for device in devices)
+
+    for place, entry in enumerate(mask.entries):
+        if not known(entry):
+            kept = ",".join(str(one) for one in mask.entries[: place + 64] if known(one))
             yield Finding(
                 code="mask-unknown-device",
                 reason=f"{mask.variable} names {quoted(str(entry))}, and this machine (or container) has "
@@ -132,6 +134,7 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
                 "all that follow are hidden",
                 remedy=f"write {mask.variable}={kept}" if kept else f"unset {mask.variable}, or name devices of here",
                 suggestion=first(snapshot),
+                span=mask.span_of(place),
             )
             return
 
@@ -157,6 +160,7 @@ def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Findin
             reason=f"{asked} is what the mask calls the device; in this process that device is ordinal {ordinal}",
             remedy=f"use cuda:{ordinal}",
             suggestion=f"cuda:{ordinal}",
+            span=mask.span_of(ordinal),
         )
 
 

@@ -23,7 +23,7 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
     if not snapshot.refusal:
         return
-    said = quoted(snapshot.refusal, 160)
+    said = quoted(snapshot.refusal, 300)
     if not snapshot.refused.startswith("cuda"):
         yield Finding(
             code="device-unusable",
