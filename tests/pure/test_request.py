@@ -1,0 +1,240 @@
+"""What `preferred` asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safedev._request import ACCELERATORS, Request, quoted_number, request_for
+from safedev.errors import DeviceSpecError
+
+
+class Indexed:
+    """What numpy's integers are to us: something with `__index__`."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+def device(kind: str, index: int | None = None) -> Any:
+    """What a `torch.device` is to us."""
+    return SimpleNamespace(type=kind, index=index)
+
+
+@pytest.mark.parametrize(
+    ("preferred", "request_"),
+    [
+        pytest.param(None, Request(kind="auto", spec="auto", type=""), id="nothing"),
+        pytest.param("auto", Request(kind="auto", spec="auto", type=""), id="auto"),
+        pytest.param("cuda", Request(kind="cuda", spec="cuda"), id="cuda"),
+        pytest.param(device("cuda"), Request(kind="cuda", spec="cuda"), id="cuda-device"),
+        pytest.param(3, Request(kind="ordinal", spec="cuda:3", ordinal=3), id="int"),
+        pytest.param(0, Request(kind="ordinal", spec="cuda:0", ordinal=0), id="zero"),
+        pytest.param(-1, Request(kind="ordinal", spec="cuda:-1", ordinal=-1), id="negative"),
+        pytest.param("3", Request(kind="ordinal", spec="cuda:3", ordinal=3), id="digits"),
+        pytest.param("cuda:3", Request(kind="ordinal", spec="cuda:3", ordinal=3), id="cuda-with-ordinal"),
+        pytest.param("cuda:256", Request(kind="ordinal", spec="cuda:256", ordinal=256), id="beyond-torchs-range"),
+        pytest.param(device("cuda", 3), Request(kind="ordinal", spec="cuda:3", ordinal=3), id="device-with-ordinal"),
+        pytest.param(Indexed(3), Request(kind="ordinal", spec="cuda:3", ordinal=3), id="index"),
+        pytest.param("cpu", Request(kind="cpu", spec="cpu", type="cpu"), id="cpu"),
+        pytest.param("cpu:0", Request(kind="cpu", spec="cpu", type="cpu"), id="cpu-with-number"),
+        pytest.param(device("cpu"), Request(kind="cpu", spec="cpu", type="cpu"), id="cpu-device"),
+        pytest.param("mps", Request(kind="accelerator", spec="mps", type="mps"), id="mps"),
+        pytest.param("xpu:1", Request(kind="accelerator", spec="xpu:1", type="xpu", ordinal=1), id="xpu"),
+        pytest.param(
+            device("npu", 0), Request(kind="accelerator", spec="npu:0", type="npu", ordinal=0), id="accelerator-device"
+        ),
+        pytest.param("GPU-1c55", Request(kind="uuid", spec="GPU-1c55", uuid="GPU-1c55"), id="uuid"),
+        pytest.param("MIG-1c55", Request(kind="uuid", spec="MIG-1c55", uuid="MIG-1c55"), id="instance"),
+        pytest.param(
+            "MIG-GPU-1c55/1/0",
+            Request(kind="uuid", spec="MIG-GPU-1c55/1/0", uuid="MIG-GPU-1c55/1/0"),
+            id="old-instance",
+        ),
+    ],
+)
+def test_a_form_is_understood(preferred: object, request_: Request) -> None:
+    """
+    Each form of the documentation asks for what it says.
+    """
+    assert request_ == request_for(preferred)
+
+
+@pytest.mark.parametrize("kind", sorted(ACCELERATORS))
+def test_every_kind_of_accelerator_is_known(kind: str) -> None:
+    """
+    The kinds that torch has a name for are requests; whether one is there is decided later.
+    """
+    assert "accelerator" == request_for(kind).kind
+
+
+@pytest.mark.parametrize(
+    "preferred",
+    [
+        pytest.param(True, id="true"),
+        pytest.param(False, id="false"),
+        pytest.param(1.0, id="float"),
+        pytest.param(float("nan"), id="nan"),
+        pytest.param(b"cuda", id="bytes"),
+        pytest.param([0], id="list"),
+        pytest.param((0,), id="tuple"),
+        pytest.param({}, id="dict"),
+        pytest.param(object(), id="object"),
+        pytest.param(int, id="class"),
+        pytest.param(SimpleNamespace(type=7, index=None), id="type-is-no-text"),
+        pytest.param(SimpleNamespace(type="cuda", index="0"), id="index-is-no-number"),
+    ],
+)
+def test_what_is_no_device_is_a_type_error(preferred: object) -> None:
+    """
+    The error names the forms that are taken, in one line.
+    """
+    with pytest.raises(TypeError, match=r"^[ -~]+ is no device: give an ordinal [ -~]+$"):
+        request_for(preferred)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param(" ", id="blank"),
+        pytest.param("cuda:x", id="word-for-ordinal"),
+        pytest.param("cuda:", id="no-ordinal"),
+        pytest.param("cuda:-1", id="negative"),
+        pytest.param("-1", id="negative-digits"),
+        pytest.param("cuda:+1", id="sign"),
+        pytest.param("cuda:01", id="leading-zero"),
+        pytest.param("00", id="zeros"),
+        pytest.param("cuda :0", id="blank-inside"),
+        pytest.param(" cuda", id="blank-before"),
+        pytest.param("cuda\n", id="line-break"),
+        pytest.param("3\n", id="line-break-behind-digits"),
+        pytest.param("cuda:0,1", id="list"),
+        pytest.param("0,1", id="list-of-digits"),
+        pytest.param("CUDA:0", id="capitals"),
+        pytest.param("gpu0", id="gpu"),
+        pytest.param("gpu:0", id="gpu-with-ordinal"),
+        pytest.param("1.0", id="fraction"),
+        pytest.param("\uff13", id="digit-of-another-script"),
+        pytest.param("\u00b2", id="superscript"),
+        pytest.param("cpu:x", id="cpu-with-word"),
+        pytest.param("tpu", id="unknown-kind"),
+        pytest.param("meta", id="no-real-device"),
+        pytest.param("GPU-", id="uuid-without-digits"),
+        pytest.param("gpu-1c55", id="uuid-in-small-letters"),
+        pytest.param("GPU-1c55 ", id="uuid-with-blank"),
+        pytest.param("GPU-1c55,GPU-2", id="several-uuids"),
+        pytest.param("GPU-" + "a" * 121, id="uuid-too-long"),
+        pytest.param("1" * 5000, id="too-many-digits"),
+        pytest.param("cuda:" + "9" * 10**6, id="a-million-digits"),
+        pytest.param("x" * 10**6, id="a-million-letters"),
+        pytest.param("\x00\x1b[31m\ud800", id="control-characters"),
+    ],
+)
+def test_text_that_names_no_device_is_refused(text: str) -> None:
+    """
+    The error keeps the text, names the forms that are taken, and is one line of printable ASCII.
+    """
+    with pytest.raises(DeviceSpecError, match="is no device") as caught:
+        request_for(text)
+
+    assert text == caught.value.spec
+    assert str(caught.value).isascii()
+    assert str(caught.value).isprintable()
+    assert 600 > len(str(caught.value))
+    assert "'cuda:3'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        pytest.param("gpu0", "'cuda:0'", id="gpu"),
+        pytest.param("gpu:12", "'cuda:12'", id="gpu-with-colon"),
+        pytest.param("CUDA:1", "'cuda:1'", id="capitals"),
+        pytest.param("cuda 1", "'cuda:1'", id="blank-for-colon"),
+        pytest.param("cuda1", "'cuda:1'", id="no-colon"),
+        pytest.param("cuda:007", "'cuda:7'", id="leading-zeros"),
+        pytest.param("cuda:00", "'cuda:0'", id="zeros"),
+        pytest.param("gpu", "'cuda'", id="gpu-alone"),
+        pytest.param(" cuda ", "'cuda'", id="blanks-around"),
+        pytest.param("cuda:", "'cuda'", id="colon-alone"),
+        pytest.param("-1", "none means the last", id="minus-one"),
+        pytest.param("cuda:-2", "none means the last", id="negative-ordinal"),
+        pytest.param("0,1", "names several", id="list"),
+        pytest.param("cuda:0,1", "names several", id="cuda-list"),
+    ],
+)
+def test_what_was_meant_is_named(text: str, hint: str) -> None:
+    """
+    Where it is plain what was meant, the error says it.
+    """
+    with pytest.raises(DeviceSpecError) as caught:
+        request_for(text)
+
+    assert hint in str(caught.value).partition(": give")[0]
+
+
+def test_what_was_meant_is_not_guessed() -> None:
+    """
+    A word that is like nothing gets no advice.
+    """
+    with pytest.raises(DeviceSpecError, match=r"^'warp drive' is no device: give"):
+        request_for("warp drive")
+
+
+@given(text=st.text(max_size=12))
+def test_any_text_is_a_request_or_a_spec_error(text: str) -> None:
+    """
+    No text leads to another error.
+    """
+    with contextlib.suppress(DeviceSpecError):
+        assert request_for(text).spec.isprintable()
+
+
+def test_an_index_that_fails_keeps_its_own_error() -> None:
+    """
+    What an object's own `__index__` raises is that object's error; a TypeError of it means that it is no number.
+    """
+
+    class Broken:
+        def __index__(self) -> int:
+            raise TypeError("only size-1 arrays can be converted")
+
+    with pytest.raises(TypeError, match="a value of type Broken is no device"):
+        request_for(Broken())
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        pytest.param(7, "7", id="small"),
+        pytest.param(-7, "-7", id="negative"),
+        pytest.param(2**127 - 1, "170141183460469231731687303715884105727", id="the-longest-shown"),
+        pytest.param(2**127, "<integer of 128 bits>", id="the-first-not-shown"),
+        pytest.param(10**5000, "<integer of 16610 bits>", id="longer-than-python-prints"),
+    ],
+)
+def test_a_number_is_shown(number: int, shown: str) -> None:
+    """
+    One that is too long to print is named by its size.
+    """
+    assert shown == quoted_number(number)
+    assert f"cuda:{shown}" == request_for(number).spec
+
+
+def test_a_request_survives_pickling() -> None:
+    """
+    It is data.
+    """
+    request = request_for("xpu:1")
+
+    assert request == pickle.loads(pickle.dumps(request))
