@@ -1,0 +1,145 @@
+"""What was read, as data."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from safedev._mask import parse_mask
+from safedev._snapshot import PhysicalDevice, Snapshot, Variables, expected_devices, visible_devices
+
+
+class Counting(dict[str, str]):
+    """An environment that notes which names it was asked for."""
+
+    def __init__(self, **variables: str) -> None:
+        super().__init__(**variables)
+        self.asked: list[str] = []
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.append(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Any:
+        raise AssertionError("the whole environment is read")
+
+
+def test_each_name_is_read_once() -> None:
+    """
+    What one call reads cannot change under it, and no other name is looked at.
+    """
+    source = Counting(A="1", B="2")
+    variables = Variables(source)
+    first = variables.get("A"), variables.get("C")
+    source["A"] = source["C"] = "changed"
+
+    assert first == (variables.get("A"), variables.get("C")) == ("1", None)
+    assert ["A", "C"] == source.asked
+
+
+def test_what_was_looked_at_and_is_set_is_remembered() -> None:
+    """
+    A name that is not set is not among what was read, and one that was not looked at neither.
+    """
+    variables = Variables(Counting(A="1", SECRET="x"))
+    variables.get("A")
+    variables.get("B")
+
+    assert {"A": "1"} == variables.read() == dict(variables)
+    assert 1 == len(variables)
+
+
+def test_variables_are_a_mapping() -> None:
+    """
+    A name can be asked for in every way that a mapping knows.
+    """
+    variables = Variables({"A": "1", "EMPTY": ""})
+
+    assert ("1", "", "x") == (variables["A"], variables["EMPTY"], variables.get("B", "x"))
+    assert [True, True, False] == ["A" in variables, "EMPTY" in variables, "B" in variables]
+
+
+def test_a_name_that_is_not_set_is_a_key_error() -> None:
+    """
+    As of any mapping.
+    """
+    with pytest.raises(KeyError, match="B"):
+        Variables({})["B"]
+
+
+def seen(count: int, mask: str | None = None, **more: Any) -> Snapshot:
+    return Snapshot(mask=parse_mask(mask), device_count=count, **more)
+
+
+def machine(*models: str) -> tuple[PhysicalDevice, ...]:
+    return tuple(PhysicalDevice(index=n, uuid=f"GPU-{n}abc", name=model) for n, model in enumerate(models))
+
+
+TWINS = machine("T4", "T4", "T4")
+MIXED = machine("T4", "H100")
+PCI = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "indices"),
+    [
+        pytest.param(seen(2), None, id="machine-unknown"),
+        pytest.param(seen(3, physical=TWINS), [0, 1, 2], id="no-mask"),
+        pytest.param(seen(2, "2,0", physical=TWINS), [2, 0], id="numbers"),
+        pytest.param(seen(1, "1,7,0", physical=TWINS), [1], id="a-number-that-is-not-here-ends-the-list"),
+        pytest.param(seen(2, "GPU-2,GPU-0abc", physical=TWINS), [2, 0], id="uuids"),
+        pytest.param(seen(1, "GPU-2,GPU-9,GPU-0", physical=TWINS), [2], id="a-uuid-that-is-not-here-ends-the-list"),
+        pytest.param(seen(1, "GPU-2,GPU-", physical=TWINS), [2], id="an-ambiguous-uuid-ends-the-list"),
+        pytest.param(seen(2, physical=TWINS), None, id="the-count-says-otherwise"),
+        pytest.param(seen(0, "", physical=TWINS), [], id="all-hidden"),
+        pytest.param(seen(2, physical=MIXED), None, id="different-devices-in-unknown-order"),
+        pytest.param(seen(2, "1,0", physical=MIXED), None, id="numbers-in-unknown-order"),
+        pytest.param(seen(2, "1,0", physical=MIXED, variables=PCI), [1, 0], id="numbers-in-bus-order"),
+        pytest.param(
+            seen(2, "1,0", physical=MIXED, variables={"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}), None, id="fastest-first"
+        ),
+        pytest.param(seen(2, "GPU-1,GPU-0", physical=MIXED), [1, 0], id="uuids-need-no-order"),
+        pytest.param(seen(1, "MIG-a", physical=TWINS), None, id="an-instance"),
+        pytest.param(seen(1, physical=TWINS, driver_count=1), None, id="the-driver-may-have-read-another-mask"),
+        pytest.param(
+            seen(2, physical=MIXED, driver_count=2, uuids=("GPU-1abc", "GPU-0abc")),
+            [1, 0],
+            id="the-driver-told-the-uuids",
+        ),
+        pytest.param(
+            seen(1, physical=MIXED, driver_count=1, uuids=("GPU-9",)), None, id="the-driver-told-an-unknown-uuid"
+        ),
+    ],
+)
+def test_which_device_each_ordinal_is(snapshot: Snapshot, indices: list[int] | None) -> None:
+    """
+    By the UUIDs, or by the numbers where their order is known; else it is unknown, and not guessed.
+    """
+    devices = visible_devices(snapshot)
+
+    assert indices == (None if devices is None else [device.index for device in devices])
+
+
+def test_a_device_of_an_unknown_order_is_unknown_alone() -> None:
+    """
+    How many devices a mask would show is known, even where it is not known which.
+    """
+    assert [None, None] == expected_devices(seen(2, "1,0,5", physical=MIXED))
+
+
+def test_without_an_inventory_no_device_is_expected() -> None:
+    """
+    Nothing is known of a machine that nobody listed.
+    """
+    assert [] == expected_devices(seen(2, "1,0"))
+
+
+def test_a_snapshot_survives_pickling() -> None:
+    """
+    It is data, whatever it holds.
+    """
+    snapshot = seen(2, "1,x", physical=MIXED, variables=PCI, found=(1,), uuids=("GPU-1abc",))
+
+    assert snapshot == pickle.loads(pickle.dumps(snapshot))
