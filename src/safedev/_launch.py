@@ -178,10 +178,15 @@ def _contradiction(values: Mapping[str, int]) -> str | None:
     return None
 
 
-def in_real_step(environ: Mapping[str, str]) -> bool:
-    """Whether the environment is that of a task of Slurm's, or its step's number cannot be read."""
+def slurm_step(environ: Mapping[str, str]) -> int | None:
+    """The number of the Slurm step that this is a task of; -1 where it cannot be read, None where it is no task."""
     text = environ.get("SLURM_STEP_ID")
-    return text is not None and text not in UNSET and (number(text) or 0) < FIRST_PSEUDO_STEP
+    if text is None or text in UNSET:
+        return None
+    step = number(text)
+    if step is None:
+        return -1
+    return step if step < FIRST_PSEUDO_STEP else None
 
 
 class SlurmLauncher(EnvLauncher):
@@ -194,12 +199,13 @@ class SlurmLauncher(EnvLauncher):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "_marks", ())  # in_real_step() reads SLURM_STEP_ID
+        object.__setattr__(self, "_marks", ())  # slurm_step() reads SLURM_STEP_ID
 
     def detect(self, environ: Mapping[str, str], /) -> Launch | None:
         """Read the launch from *environ*; see ``EnvLauncher.detect``."""
-        launch = super().detect(environ) if in_real_step(environ) else None
-        if launch is not None and number(environ["SLURM_STEP_ID"]) is None:
+        step = slurm_step(environ)
+        launch = None if step is None else EnvLauncher.detect(self, environ)
+        if launch is not None and step == -1:
             raise self._unreadable(environ, "SLURM_STEP_ID")
         return launch
 
@@ -209,29 +215,30 @@ class SlurmLauncher(EnvLauncher):
     def _launch(
         self, environ: Mapping[str, str], values: dict[str, int], sources: list[tuple[str, str]]
     ) -> Launch | None:
-        for variable, count in (("SLURM_GTIDS", _tasks_listed), ("SLURM_STEP_TASKS_PER_NODE", _tasks_on_node)):
-            text = environ.get(variable)
-            tasks = count(text, values) if text else None
-            if tasks is not None:
-                values["local_world_size"] = tasks
-                sources.append(("local_world_size", variable))
-                break
-        return super()._launch(environ, values, sources)
+        variable = "SLURM_GTIDS"
+        tasks = _tasks_listed(environ.get(variable), values)
+        if tasks is None:
+            variable = "SLURM_STEP_TASKS_PER_NODE"
+            tasks = _tasks_on_node(environ.get(variable, ""), values.get("node_rank"))
+        if tasks is not None:
+            values["local_world_size"] = tasks
+            sources.append(("local_world_size", variable))
+        return EnvLauncher._launch(self, environ, values, sources)  # noqa: SLF001 - its own class
 
 
-def _tasks_listed(text: str, values: Mapping[str, int]) -> int | None:
+def _tasks_listed(text: str | None, values: Mapping[str, int]) -> int | None:
     """Count the tasks in a list such as ``0,2,3``: the ranks on this node, by local rank."""
-    ranks = text.split(",")
+    ranks = text.split(",") if text else ()
     here = values["local_rank"]
-    if here < len(ranks) and number(ranks[here]) is None:
-        return None
+    if here >= len(ranks):
+        return 0 if ranks else None
+    rank = number(ranks[here])
     # Where the local rank's place does not hold this rank, the variables are not one task's. No local rank is below 0.
-    return len(ranks) if here < len(ranks) and number(ranks[here]) == values["rank"] else 0
+    return rank if rank is None else len(ranks) if rank == values["rank"] else 0
 
 
-def _tasks_on_node(text: str, values: Mapping[str, int]) -> int | None:
-    """Look up this node in a list such as ``3,1`` or ``2(x2),1``."""
-    node = values.get("node_rank")
+def _tasks_on_node(text: str, node: int | None) -> int | None:
+    """Look up node *node* in a list such as ``3,1`` or ``2(x2),1``."""
     for entry in text.split(",") if node is not None else ():
         tasks, _, times = entry.partition("(x")
         nodes = number(times.removesuffix(")")) if times else 1

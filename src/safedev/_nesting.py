@@ -35,14 +35,14 @@ def innermost(environ: Mapping[str, str], launches: Sequence[Launch]) -> Launch 
     for other in others:
         if _differ(first, other, _HERE):
             raise _conflict(environ, first, other)
-    if first is launches[0]:
+    if first is launches[0] or first.launcher != "slurm":
         return first
-    # One that usually runs inside counts a single process. It may be left over, or be the inner one all the same.
+    # Others are started by Slurm, and seldom start it: one with a single process may as well be left over.
     left = launches[0]
     return replace(
         first,
         caution=f"{_told(environ, left)} looks left over beside {_told(environ, first)}, which is believed\n"
-        f"  fix: unset {left.source or left.launcher + ' variables'}",
+        f"  fix: unset {left.source or left.launcher}",
     )
 
 
@@ -109,14 +109,7 @@ def own_devices_bound(environ: Mapping[str, str], launch: Launch) -> str | None:
     for part in environ.get("SLURMD_TRES_BIND", "").split("+"):
         resource, _, option = part.partition(":")
         kind = option.partition(":")[0]
-        if resource.rpartition("/")[2] == "gpu" and kind in {
-            "per_task",
-            "single",
-            "map_gpu",
-            "mask_gpu",
-            "map",
-            "mask",
-        }:
+        if resource.rpartition("/")[2] == "gpu" and kind in _BINDS:
             return part
     return None
 
@@ -151,7 +144,7 @@ def _left_over(environ: Mapping[str, str], outer: Launch) -> str:
 def _believed(environ: Mapping[str, str], local: Launch, outer: Launch) -> str:
     return (
         f"{_told(environ, local)} is believed, although {_told(environ, outer)} says otherwise\n"
-        f"  fix: unset LOCAL_RANK if it is left over, or {outer.source or outer.launcher + ' variables'} if that is"
+        f"  fix: unset LOCAL_RANK if it is left over, or {outer.source or outer.launcher} if that is"
     )
 
 

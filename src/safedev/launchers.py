@@ -10,7 +10,7 @@ import os
 from threading import Lock
 from typing import Protocol
 
-from safedev._launch import LOCAL_RANK, UNKNOWN, UNSET, EnvLauncher, Launch, in_real_step, number
+from safedev._launch import LOCAL_RANK, UNKNOWN, UNSET, EnvLauncher, Launch, number, slurm_step
 from safedev._launcher_table import TABLE
 from safedev._nesting import beside_those_around, beside_world_size, innermost, inside_or_left_over
 from safedev._text import quoted
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["LAUNCHERS", "EnvLauncher", "Launch", "Launcher", "detect_launch", "register_launcher"]
 
 # Counts of processes that are looked at where no local rank is found, and what has to stand beside them, since a count
-# alone is left over. WORLD_SIZE says it alone: its RANK may be in the script. Not every launcher's count is here: reading
-# one that is absent takes a microsecond. gforker, for one, sets PMI_RANK and PMI_SIZE and no local rank.
+# alone is left over. WORLD_SIZE says it alone: its RANK may be in the script. Not every launcher's count is here, since
+# reading one that is absent takes a microsecond. MPICH's gforker sets PMI_RANK and PMI_SIZE and no local rank.
 _COUNTS = (
     ("WORLD_SIZE", "WORLD_SIZE"),
     ("PMI_SIZE", "PMI_RANK"),
@@ -130,12 +130,9 @@ def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
             continue
         elif variable is None or get(variable):
             others.append(launcher)
-    if others:
-        launch = _settle(environ, local, others, inner=inner)
-    elif isinstance(local, LocalRankError):
-        raise local
-    else:
-        launch = local
+    launch = _settle(environ, local, others, inner=inner) if others else local
+    if isinstance(launch, LocalRankError):
+        raise launch
     if launch is None:
         _refuse_several(environ)
     return launch
@@ -153,29 +150,25 @@ def _ask(environ: Mapping[str, str], launcher: Launcher) -> Launch | LocalRankEr
 
 def _settle(
     environ: Mapping[str, str], local: Launch | LocalRankError | None, others: list[Launcher], *, inner: bool
-) -> Launch | None:
+) -> Launch | LocalRankError | None:
     """Settle between what ``LOCAL_RANK`` says and the launchers whose own variable is there."""
     if inner and isinstance(local, Launch):
         return beside_those_around(environ, local, _answers(environ, others, strict=False))
     outer = innermost(environ, _answers(environ, others, strict=True))
     if local is None:
         return outer and beside_world_size(environ, outer)
-    if outer is not None:
-        return inside_or_left_over(environ, local, outer)
-    if isinstance(local, LocalRankError):
-        raise local
-    return local
+    return local if outer is None else inside_or_left_over(environ, local, outer)
 
 
 def _answers(environ: Mapping[str, str], others: list[Launcher], *, strict: bool) -> list[Launch]:
     """What *others* say. Unless *strict*, one that cannot be read says nothing."""
+    if strict:
+        return [launch for launcher in others if (launch := launcher.detect(environ)) is not None]
     answers = []
     for launcher in others:
         try:
             launch = launcher.detect(environ)
         except LocalRankError:
-            if strict:
-                raise
             continue
         if launch is not None:
             answers.append(launch)
@@ -200,4 +193,4 @@ def _refuse_several(environ: Mapping[str, str]) -> None:
 
 
 def _is_task(environ: Mapping[str, str], count: str) -> bool:
-    return count != "SLURM_STEP_NUM_TASKS" or in_real_step(environ)
+    return count != "SLURM_STEP_NUM_TASKS" or slurm_step(environ) is not None
