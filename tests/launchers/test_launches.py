@@ -60,7 +60,7 @@ def srun_single(bench: Bench) -> Launched:
 
 
 def srun_unbound(bench: Bench) -> Launched:
-    return srun(bench, "--gpus-per-task=1", "--gpu-bind=none")
+    return srun(bench, f"--gpus-per-node={bench.count}", "--gpu-bind=none")
 
 
 def srun_torchrun(bench: Bench) -> Launched:
@@ -139,10 +139,11 @@ def test_every_worker_is_refused_where_gpus_are_too_few(
 
 def test_a_task_whose_own_gpu_is_missing_takes_no_other(launched: Launch) -> None:
     """
-    Slurm gives each task one GPU, and starts none for which it has none. Where the machine then has fewer than Slurm
-    believed, the tasks that were given a missing one fail, and the others keep theirs.
+    Slurm starts no task for which it has no GPU, so that `--gpus-per-task` cannot be too few. Where the machine has
+    fewer than Slurm believes, a task that was given a missing one runs on the CPU and says so; it takes no other's.
     """
     done = launched(srun_task, "slurm", 1, [])
 
-    assert 0 != done.status
-    assert ["cuda:0", None, "cuda:0", None] == done.column("device")
+    assert ["cuda:0", "cpu", "cuda:0", "cpu"] == done.column("device"), done.output
+    assert [0, 1, 0, 1] == [len(warnings) for warnings in done.column("warnings")]
+    assert "mask-unknown-device" in done.column("warnings")[1][0]

@@ -59,8 +59,9 @@ def main() -> None:
             report["node_rank"] = os.environ.get("GROUP_RANK") or report["host"]
             device = safedev.set_device()
             report["device"] = str(device)
-            report["current"] = torch.cuda.current_device()
-            report["gpu"] = torch.cuda.get_device_properties(device).pci_bus_id
+            if device.type == "cuda":
+                report["current"] = torch.cuda.current_device()
+                report["gpu"] = torch.cuda.get_device_properties(device).pci_bus_id
             report["sum"] = sum_of_ranks(launch)
         except safedev.InvalidDeviceError as error:
             report["error"] = str(error)
