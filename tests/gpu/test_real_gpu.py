@@ -103,7 +103,8 @@ def test_an_ordinal_past_the_last_is_refused_in_the_pretend_runtimes_words(devic
     pretend GPUs know.
     """
     pytest.importorskip("torch")
-    code = f"import torch\ntry: torch.cuda.set_device({len(devices)})\nexcept RuntimeError as error: words = str(error)\nwords"
+    tried = f"try: torch.cuda.set_device({len(devices)})\nexcept RuntimeError as error: words = str(error)"
+    code = f"import torch\n{tried}\nwords"
     words = ask(code)
 
     assert str(words).startswith("CUDA error: invalid device ordinal")

@@ -9,7 +9,8 @@ Each row says how its answer is known:
   https://github.com/pytorch/pytorch/pull/92315
 - ``unsure``: nobody is known to have asked a driver. The row says what torch's parser makes of it. ``tests/gpu`` asks.
 
-What torch makes of a mask was run (``torch/cuda/__init__.py``, 2.0.1 to 2.14.1 alike): `test_pretend_gpu.py` runs it again.
+What torch makes of a mask was run (``torch/cuda/__init__.py``, 2.0.1 to 2.14.1 alike), and is run again by
+`test_pretend_driver.py`.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ MASKS = (
     Row("two-to-the-32", "4294967296", (), UNSURE),
     Row("two-to-the-64", "18446744073709551616", (), UNSURE),
     Row("minus-two-to-the-32", "-4294967296", (), UNSURE),
-    Row("full-width-digit", "０", (), UNSURE, 1),
+    Row("full-width-digit", "\uff10", (), UNSURE, 1),
     Row("superscript-digit", "²", (), UNSURE, FAILS),
     Row("no-break-space", "\u00a01", (), UNSURE, 1),
     Row("ten-thousand-entries", ",".join(map(str, range(10_000))), ALL, UNSURE),
@@ -201,7 +202,7 @@ MIG_MASKS = (
 
 @dataclass(frozen=True)
 class AnyMachineRow:
-    """A mask for a machine of any number of GPUs, in any order; ``{0}`` is the UUID of the device that is ordinal 0 without a mask.
+    """A mask for a machine of any number of GPUs; ``{0}`` is the UUID of the one that is ordinal 0 without a mask.
 
     ``left`` is how many devices it leaves: none, one (that ordinal 0) or all.
     """
@@ -253,7 +254,7 @@ ANY_MACHINE = (
     AnyMachineRow("two-to-the-32", "4294967296", "none", UNSURE),
     AnyMachineRow("two-to-the-64", "18446744073709551616", "none", UNSURE),
     AnyMachineRow("minus-two-to-the-32", "-4294967296", "none", UNSURE),
-    AnyMachineRow("full-width-digit", "０", "none", UNSURE),
+    AnyMachineRow("full-width-digit", "\uff10", "none", UNSURE),
     AnyMachineRow("no-break-space", "\u00a00", "none", UNSURE),
     AnyMachineRow("uuid", "{0}", "one", DOCUMENTED),
     AnyMachineRow("uuid-repeated", "{0},{0}", "none", REPORTED),

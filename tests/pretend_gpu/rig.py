@@ -1,42 +1,44 @@
 """Run code on a pretend machine: a real CUDA build of torch over pretend NVIDIA GPUs, with no GPU and no driver.
 
-``driver/`` holds three small C libraries that answer for libcudart, libcuda and NVML; ``README.md`` lists what they model and
-the ``PRETEND_*`` settings. They must be in place before a process starts, so the code under test runs in processes of its
-own. The fixture ``rig`` (``conftest.py``) compiles the libraries once a session and is one of these::
+``driver/`` holds three small C libraries that answer for libcudart, libcuda and NVML; its ``README.md`` lists what they
+model and the ``PRETEND_*`` settings. They must be in place before a process starts, so the code under test runs in
+processes of its own. The fixture ``rig`` (``conftest.py``) compiles the libraries once a session and is one of these::
 
-    def test_something(rig):
+    def test_something(rig: Rig) -> None:
         result = rig.call("import torch; torch.cuda.device_count()", gpus=4, env={"CUDA_VISIBLE_DEVICES": "2,1"})
 
         assert 2 == result.value
 
-`Rig.call` runs a snippet in a child forked from a server that has imported torch once (a few milliseconds a call, where a
-fresh process takes seconds). The child's environment is empty but for what Python needs, ``PRETEND_GPUS`` and what ``env``
-and ``settings`` say; its driver is asleep. The snippet is
+`Rig.call` runs a snippet in a child forked from a server that has imported torch once (some milliseconds a call, where
+a fresh process takes seconds). The child's environment is empty but for what Python needs, ``PRETEND_GPUS`` and what
+``env`` and ``settings`` say; its driver is asleep. The snippet is
 
 - text: its last statement, if that is an expression, is the result; or
-- a function that needs nothing around it (it imports what it uses): it is called with ``args``, and warnings point at its
-  own lines in the test's file.
+- a function that needs nothing around it (it imports what it uses): it is called with ``args``, and warnings point at
+  its own lines in the test's file.
 
-``before`` is text that runs first: what it starts is told apart from what the snippet starts. The result crosses as JSON:
-tuples become lists, dataclasses become dictionaries, ``torch.device`` its text, anything else its ``repr``. The fields of `Result`::
+``before`` is text that runs first: what it starts is told apart from what the snippet starts. The result crosses as
+JSON: tuples become lists, dataclasses become dictionaries, ``torch.device`` its text, anything else its ``repr``. The
+fields of `Result`::
 
     result.value            the result; AssertionError with the child's traceback if it raised
     result.error            None, or .name .names (of the class and its bases) .message .attributes .traceback
     result.warnings         each with .name .names .message .filename .lineno
-    result.trace            what the driver did in all processes: each with .pid .event .value (.before: during `before`)
-    result.events("set")    physical indices (or values) of this process's events of that name, the snippet's alone
+    result.trace            what the driver did in all processes: .pid .event .value (.before: during `before`)
+    result.events("set")    physical indices (or values) of the snippet's own process, during the snippet
     result.awake            the snippet started the driver in its own process, or tried to
-    result.nvml             names of the NVML functions it called
+    result.nvml             names of the NVML functions that were called
     result.stdout .stderr   text
 
-`Rig.call` with ``torch=False`` forks from a server that has not imported torch (the quickest of all); with ``fresh=True``
-it takes a new interpreter, for what an import or the start of one does. `Rig.run` runs a command of any
-kind (a launcher, ``[sys.executable, "-m", "safedev"]``) and returns `Completed`: ``.returncode .stdout .stderr .trace``.
-``machine=`` chooses which libraries there are: ``"full"``, ``"no-nvml"`` (libnvidia-ml cannot be loaded), ``"no-driver"``
-(libcuda cannot), ``"bare"`` (neither), ``"no-symbol"`` (a libcuda without cuDeviceGetCount).
+`Rig.call` with ``torch=False`` forks from a server that has not imported torch (the quickest of all); with
+``fresh=True`` it takes a new interpreter, for what an import or the start of one does. `Rig.run` runs a command of any
+kind (a launcher, ``[sys.executable, "-m", "safedev"]``) and returns `Completed`: ``.returncode``, ``.stdout``,
+``.stderr``, ``.trace``. ``machine=`` chooses which libraries there are: ``"full"``, ``"no-nvml"`` (libnvidia-ml cannot
+be loaded), ``"no-driver"`` (libcuda cannot), ``"bare"`` (neither), ``"no-symbol"`` (a libcuda without
+cuDeviceGetCount).
 
-Everything has a time limit (``timeout``, in seconds; `RigTimeout`), after which the process and all of its children in its
-group are killed. By hand::
+Everything has a time limit (``timeout``, in seconds; `RigTimeoutError`), after which the process and all of its group
+are killed. By hand::
 
     python tests/pretend_gpu/rig.py 4 python train.py
 """
@@ -57,6 +59,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,7 +79,7 @@ MACHINES = {
 KEPT = re.compile(r"PATH|HOME|LANG|LC_.*|TMPDIR|VIRTUAL_ENV|PYTHON.*|COVERAGE.*|COV_CORE.*|LD_PRELOAD|LD_LIBRARY_PATH")
 
 
-class RigTimeout(AssertionError):
+class RigTimeoutError(AssertionError):
     """The code did not come back in time; its processes were killed."""
 
 
@@ -174,8 +177,8 @@ def build(out: Path) -> None:
         ("libcuda.c", "libcuda-without-count.so.1", "libcuda.so.1", "-DWITHOUT_DEVICE_COUNT"),
         ("libnvidia_ml.c", "libnvidia-ml.so.1", "libnvidia-ml.so.1"),
     ):
-        command = [cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-Wl,-soname,{soname}", *options]
-        command += ["-o", str(out / name), str(HERE / "driver" / source), "-ldl", "-lpthread"]
+        command = [cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *options]
+        command += [f"-Wl,-soname,{soname}", "-o", out / name, HERE / "driver" / source, "-ldl", "-lpthread"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise RigError(f"{source} does not compile:\n{done.stderr}")
@@ -186,7 +189,8 @@ def build(out: Path) -> None:
             found = [p for p in present if p.startswith(name.removesuffix(".so.1"))]
             if found:
                 (folder / name).symlink_to(out / found[0])
-            else:  # a file that is no library: the search ends here, and does not go on to one that this machine really has
+            else:
+                # A file that is no library: the search ends here, and does not go on to a real one of this machine.
                 (folder / name).write_text("no library\n")
 
 
@@ -208,7 +212,11 @@ class _Server:
     def __init__(self, environ: dict[str, str], python: str, kind: str) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [python, str(SERVER), kind], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            [python, str(SERVER), kind],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
         )
         if self._answer(120) != {"ready": True}:
             raise RigError("the server does not start")
@@ -242,10 +250,8 @@ class _Server:
 
 
 def kill_group(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 class Rig:
@@ -276,8 +282,14 @@ class Rig:
         with tempfile.TemporaryDirectory(prefix="rig-", ignore_cleanup_errors=True) as name:
             job = Path(name)
             environ = self.environ(gpus=gpus, env=env, settings=settings, machine=machine, folder=job)
-            order = {"environ": environ, "before": [textwrap.dedent(s) for s in steps], "text": text, "filename": filename,
-                     "function": function, "args": args}
+            order = {
+                "environ": environ,
+                "before": [textwrap.dedent(step) for step in steps],
+                "text": text,
+                "filename": filename,
+                "function": function,
+                "args": args,
+            }
             (job / "order.json").write_text(json.dumps(order))
             if fresh:
                 command = [self._python, str(SERVER), str(job)]
@@ -290,7 +302,7 @@ class Rig:
                 ended = self._servers[key].run(job, timeout)
                 if ended["timed_out"]:
                     ending = read(job / "trace")[-500:] + read(job / "stderr")[-2000:]
-                    raise RigTimeout(f"no answer in {timeout:g} s\n{ending}")
+                    raise RigTimeoutError(f"no answer in {timeout:g} s\n{ending}")
             return self._result(job)
 
     def run(
@@ -324,7 +336,9 @@ class Rig:
         """The whole environment of a process on such a machine; with *folder*, the traces go there."""
         kept = {name: value for name, value in os.environ.items() if KEPT.fullmatch(name)}
         if "PYTHONPATH" in kept:  # the processes run elsewhere
-            kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in kept["PYTHONPATH"].split(os.pathsep) if p)
+            kept["PYTHONPATH"] = os.pathsep.join(
+                str(Path(p).absolute()) for p in kept["PYTHONPATH"].split(os.pathsep) if p
+            )
         kept["LD_PRELOAD"] = str(self._folder / "libpretend_cudart.so")
         kept["LD_LIBRARY_PATH"] = str(self._folder / machine)
         kept["PRETEND_GPUS"] = str(gpus)
@@ -354,7 +368,9 @@ class Rig:
             except subprocess.TimeoutExpired:
                 kill_group(process.pid)
                 process.wait(10)
-                raise RigTimeout(f"{command} did not end in {seconds:g} s\n{read(job / 'stderr')[-2000:]}") from None
+                raise RigTimeoutError(
+                    f"{command} did not end in {seconds:g} s\n{read(job / 'stderr')[-2000:]}"
+                ) from None
             finally:
                 kill_group(process.pid)
 
@@ -366,8 +382,14 @@ class Rig:
         error = made["error"] and caught(made["error"])
         nvml = tuple(line.split()[2] for line in read(job / "trace-nvml").splitlines())
         return Result(
-            made["pid"], made["answer"], error, tuple(caught(w) for w in made["warnings"]),
-            events(read(job / "trace"), made["before"]), nvml, read(job / "stdout"), read(job / "stderr"),
+            pid=made["pid"],
+            answer=made["answer"],
+            error=error,
+            warnings=tuple(caught(warning) for warning in made["warnings"]),
+            trace=events(read(job / "trace"), made["before"]),
+            nvml=nvml,
+            stdout=read(job / "stdout"),
+            stderr=read(job / "stderr"),
         )
 
 
@@ -394,7 +416,8 @@ def main(argv: Sequence[str]) -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="rig-") as name:
         rig = Rig(Path(name))
-        environ = {**os.environ, **{k: v for k, v in rig.environ(gpus=int(argv[0])).items() if k not in os.environ or k.startswith("LD_")}}
+        ours = rig.environ(gpus=int(argv[0]))
+        environ = {**os.environ, **{name: ours[name] for name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "PRETEND_GPUS")}}
         return subprocess.run(list(argv[1:]), env=environ, check=False).returncode
 
 

@@ -1,7 +1,7 @@
 """The process behind `rig.Rig.call`: it imports torch once (or not at all) and runs each job in a forked child.
 
-With ``--torch`` or ``--bare`` it serves: one JSON line a job on stdin, one JSON line back when its child has ended. With a
-job's folder as argument it runs that job in this interpreter.
+With ``--torch`` or ``--bare`` it serves: one JSON line a job on stdin, one JSON line back when its child has ended.
+With a job's folder as argument it runs that job in this interpreter.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import math
 import os
 import signal
 import sys
 import time
 import traceback
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +25,27 @@ DEPTH = 8
 
 def plain(value: Any, depth: int = 0) -> Any:
     """*value* as JSON can hold it."""
-    if value is None or isinstance(value, (bool, int, str)) and type(value) in (bool, int, str):
-        return value
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else repr(value)
-    if type(value).__module__ == "torch" and type(value).__name__ == "device":
-        return str(value)
-    if depth < DEPTH:
-        if isinstance(value, dict):
-            return {str(k): plain(v, depth + 1) for k, v in value.items()}
-        if isinstance(value, (list, tuple, set, frozenset)):
-            return [plain(v, depth + 1) for v in value]
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {f.name: plain(getattr(value, f.name), depth + 1) for f in dataclasses.fields(value)}
-            return {"class": type(value).__name__, **fields}
-    if isinstance(value, (int, str)):  # of a class of their own, such as IntEnum
-        return int(value) if isinstance(value, int) else str(value)
-    try:
-        return repr(value)
-    except Exception as error:
-        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    plainest: Any = None
+    if value is None or isinstance(value, (bool, int, str)):
+        # Of a class of its own, such as IntEnum or Ordinal, it is still that number or text.
+        plainest = value if value is None or isinstance(value, (bool, str)) else int(value)
+    elif isinstance(value, float) and math.isfinite(value):
+        plainest = float(value)
+    elif type(value).__module__ == "torch" and type(value).__name__ == "device":
+        plainest = str(value)
+    elif isinstance(value, dict) and depth < DEPTH:
+        plainest = {str(k): plain(v, depth + 1) for k, v in value.items()}
+    elif isinstance(value, (list, tuple, set, frozenset)) and depth < DEPTH:
+        plainest = [plain(v, depth + 1) for v in value]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and depth < DEPTH:
+        fields = {f.name: plain(getattr(value, f.name), depth + 1) for f in dataclasses.fields(value)}
+        plainest = {"class": type(value).__name__, **fields}
+    else:
+        try:
+            plainest = repr(value)
+        except Exception as error:  # noqa: BLE001 - a tensor on a device that refuses, for one
+            plainest = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    return plainest
 
 
 def names_of(kind: type) -> list[str]:
@@ -72,7 +75,7 @@ def evaluate(text: str, filename: str, namespace: dict[str, Any]) -> Any:
 
 
 def lines_in(path: str) -> int:
-    return Path(path).read_bytes().count(b"\n") if os.path.exists(path) else 0
+    return Path(path).read_bytes().count(b"\n") if Path(path).exists() else 0
 
 
 def run_job(folder: Path) -> None:
@@ -94,9 +97,7 @@ def run_job(folder: Path) -> None:
             answer = evaluate(order["text"], order["filename"], namespace)
             if order["function"]:
                 answer = namespace[order["function"]](*order["args"])
-        except Exception as exception:
-            error = error_of(exception)
-        except SystemExit as exception:
+        except (Exception, SystemExit) as exception:  # noqa: BLE001 - any error is an answer
             error = error_of(exception)
     result = {
         "pid": os.getpid(),
@@ -104,8 +105,14 @@ def run_job(folder: Path) -> None:
         "error": error,
         "before": before,
         "warnings": [
-            {"name": w.category.__name__, "names": names_of(w.category), "message": str(w.message),
-             "filename": w.filename, "lineno": w.lineno, "attributes": plain(vars(w.message))}
+            {
+                "name": w.category.__name__,
+                "names": names_of(w.category),
+                "message": str(w.message),
+                "filename": w.filename,
+                "lineno": w.lineno,
+                "attributes": plain(vars(w.message)),
+            }
             for w in seen
         ],
     }
@@ -116,13 +123,13 @@ def run_job(folder: Path) -> None:
 def child(folder: Path) -> None:
     os.setsid()
     os.chdir(folder)
-    for number, name, flags in ((0, os.devnull, os.O_RDONLY), (1, "stdout", os.O_WRONLY | os.O_CREAT), (2, "stderr", os.O_WRONLY | os.O_CREAT)):
-        file = os.open(name, flags, 0o644)
+    for number, name in enumerate((os.devnull, "stdout", "stderr")):
+        file = os.open(name, os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY, 0o644)
         os.dup2(file, number)
         os.close(file)
     try:
         run_job(folder)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the child must not go on as a second server
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -137,10 +144,8 @@ def wait(pid: int, seconds: float) -> bool:
     while not (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and time.monotonic() < end:
         time.sleep(pause)
         pause = min(0.02, pause * 1.2)
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     if not ended:
         os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)

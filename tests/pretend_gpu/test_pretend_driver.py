@@ -106,7 +106,9 @@ def test_the_table_has_rows_where_torch_fails() -> None:
     assert any(row.torch == FAILS for row in MASKS)
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in MASKS if row.driver and len(row.mask or "") < 100])
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row.id) for row in MASKS if row.driver and len(row.mask or "") < 100]
+)
 def test_a_tensor_lands_where_the_mask_says(rig: Rig, row: Row) -> None:
     """
     Ordinal n is the n-th GPU of the mask, for torch as for the driver.
@@ -135,7 +137,9 @@ def test_a_rule_turns_an_unsettled_question_round(rig: Rig, row: RuleRow) -> Non
     What no source settles can be had the other way, by name.
     """
     without = rig.call(SEEN, torch=False, gpus=GPUS, env=masked(row.mask)).value
-    with_it = rig.call(SEEN, torch=False, gpus=GPUS, env=masked(row.mask), settings={"PRETEND_MASK_RULES": f"none,{row.rule}"}).value
+    with_it = rig.call(
+        SEEN, torch=False, gpus=GPUS, env=masked(row.mask), settings={"PRETEND_MASK_RULES": f"none,{row.rule}"}
+    ).value
 
     assert uuids(*row.without) == without
     assert uuids(*row.with_it) == with_it
@@ -147,8 +151,36 @@ def test_the_driver_reads_masks_as_torch_does(rig: Rig) -> None:
     every one that torch's parser survives.
     """
     rng = random.Random(20)
-    parts = ["0", "1", "2", "3", "4", "9", "01", "+", "-", "--1", "-1", " ", "\t", ",", ",", ",", ".", "x", "gpu", "GPU-", uuid(0), uuid(1), "GPU-03", "GPU-04040404", "MIG"]
-    masks = [m for m in ("".join(rng.choices(parts, k=rng.randint(1, 7))) for _ in range(2_000)) if not m.startswith("MIG-")]
+    parts = [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "9",
+        "01",
+        "+",
+        "-",
+        "--1",
+        "-1",
+        " ",
+        "\t",
+        ",",
+        ",",
+        ",",
+        ".",
+        "x",
+        "gpu",
+        "GPU-",
+        uuid(0),
+        uuid(1),
+        "GPU-03",
+        "GPU-04040404",
+        "MIG",
+    ]
+    masks = [
+        m for m in ("".join(rng.choices(parts, k=rng.randint(1, 7))) for _ in range(2_000)) if not m.startswith("MIG-")
+    ]
     drivers = rig.call(DRIVERS_COUNTS + f"counts({masks!r})", gpus=GPUS, torch=False).value
     torchs = rig.call(TORCHS_COUNTS + f"counts({masks!r})", gpus=GPUS).value
     wrong = [row for row in zip(masks, drivers, torchs, strict=True) if row[2] not in (None, row[1])]
@@ -200,7 +232,9 @@ def test_the_older_question_for_a_uuid_names_the_parent(rig: Rig) -> None:
     cuDeviceGetUuid answers with the GPU of a MIG device, cuDeviceGetUuid_v2
     with the MIG device.
     """
-    code = PRELUDE + "start(); b = (ctypes.c_ubyte * 16)(); library().cuDeviceGetUuid(b, 0); (bytes(b).hex(), uuids()[0])"
+    code = (
+        PRELUDE + "start(); b = (ctypes.c_ubyte * 16)(); library().cuDeviceGetUuid(b, 0); (bytes(b).hex(), uuids()[0])"
+    )
     found = rig.call(code, torch=False, gpus=1, settings={"PRETEND_GPU_MIG": "0:3/0"}).value
 
     assert [uuid(0)[4:].replace("-", ""), mig_uuid(0, 3, 0)[4:]] == found
@@ -218,7 +252,9 @@ def test_the_older_question_for_a_uuid_names_the_parent(rig: Rig) -> None:
         pytest.param(None, f"{uuid(0)},{uuid(2)}", (0, 2), id="uuids-do-not-count"),
     ],
 )
-def test_numbers_count_in_the_order_chosen(rig: Rig, order: str | None, mask: str | None, gpus: tuple[int, ...]) -> None:
+def test_numbers_count_in_the_order_chosen(
+    rig: Rig, order: str | None, mask: str | None, gpus: tuple[int, ...]
+) -> None:
     """
     An ordinal of the mask counts in the order of CUDA_DEVICE_ORDER, which is
     not NVML's unless it is PCI_BUS_ID.
@@ -264,7 +300,9 @@ def test_the_trace_names_what_happened(rig: Rig) -> None:
     The trace has one line each for the start, a context, the choice of a
     device and an allocation, by physical index.
     """
-    result = rig.call("import torch; torch.cuda.set_device(1); torch.zeros(1, device='cuda')", gpus=GPUS, env=masked("0,3"))
+    result = rig.call(
+        "import torch; torch.cuda.set_device(1); torch.zeros(1, device='cuda')", gpus=GPUS, env=masked("0,3")
+    )
 
     assert [2] == result.events("init")
     assert [3] == result.events("context")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from driver_facts import CALLS, PRELUDE, Call
-from rig import Result, Rig, RigTimeout, compiler
+from rig import Result, Rig, RigTimeoutError, compiler
 
 TORCH = tuple(int(part) for part in version("torch").split(".")[:2]) if find_spec("torch") else (0, 0)
 STATES = "\n(awake(), torch.cuda.is_initialized())"
@@ -93,7 +93,9 @@ def test_a_failed_runtime_stays_failed(rig: Rig) -> None:
     The runtime repeats its first error: a mask mended after it helps the
     driver's own next start and torch no more.
     """
-    code = PRELUDE + """
+    code = (
+        PRELUDE
+        + """
 import torch
 mask("-1")
 first = torch.cuda.is_available()
@@ -107,6 +109,7 @@ except RuntimeError as error:
     made = str(error).splitlines()[0]
 [first, left, *later, made, start(), count()]
 """
+    )
     found = rig.call(code, gpus=2).value
 
     assert [False, 3, False, 1, "No CUDA GPUs are available", 0, 1] == found
@@ -117,7 +120,9 @@ def test_the_static_count_is_inherited(rig: Rig) -> None:
     A child of a parent that called is_available() counts what its parent
     counted, and can use none of it. Source: pytorch issue 55643.
     """
-    code = PRELUDE + """
+    code = (
+        PRELUDE
+        + """
 import torch
 torch.cuda.is_available()
 def tried():
@@ -127,6 +132,7 @@ def tried():
         return str(error).splitlines()[0]
 in_child(lambda: [torch._C._cuda_getDeviceCount(), torch.cuda._is_in_bad_fork(), state(), tried()])
 """
+    )
     count, bad_fork, state, message = rig.call(code, gpus=2).value
 
     assert [2, True, 3] == [count, bad_fork, state]
@@ -138,7 +144,9 @@ def test_a_fork_after_somebody_elses_start_is_unknown_to_torch(rig: Rig) -> None
     Where another library started the driver, torch knows of no bad fork, and
     the child fails with the words for a driver that does not start.
     """
-    code = PRELUDE + """
+    code = (
+        PRELUDE
+        + """
 import torch
 start()
 def tried():
@@ -148,6 +156,7 @@ def tried():
         return [torch.cuda._is_in_bad_fork(), str(error).splitlines()[0]]
 in_child(tried)
 """
+    )
     bad_fork, message = rig.call(code, gpus=2).value
 
     assert bad_fork is False
@@ -158,7 +167,9 @@ def test_children_of_a_parent_that_only_counted_are_free(rig: Rig) -> None:
     """
     device_count() does no harm: each child reads its own mask.
     """
-    code = PRELUDE + """
+    code = (
+        PRELUDE
+        + """
 import torch
 torch.cuda.device_count()
 def bus(text):
@@ -166,6 +177,7 @@ def bus(text):
     return torch.cuda.get_device_properties(0).pci_bus_id
 [in_child(lambda: bus("2")), in_child(lambda: bus("1"))]
 """
+    )
     found = rig.call(code, gpus=3).value
 
     assert [3, 2] == found
@@ -182,9 +194,17 @@ def error_of(rig: Rig, ordinal: int = 0, *, gpus: int = 2, **settings: str) -> s
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        pytest.param({"PRETEND_GPU_BUSY": "1"}, "CUDA error: CUDA-capable device(s) is/are busy or unavailable", id="busy"),
-        pytest.param({"PRETEND_GPU_COMPUTE_MODE": "1:2"}, "CUDA error: CUDA-capable device(s) is/are busy or unavailable", id="prohibited"),
-        pytest.param({"PRETEND_GPU_CONTEXT_ERROR": "1:802"}, "CUDA error: system not yet initialized", id="context-error"),
+        pytest.param(
+            {"PRETEND_GPU_BUSY": "1"}, "CUDA error: CUDA-capable device(s) is/are busy or unavailable", id="busy"
+        ),
+        pytest.param(
+            {"PRETEND_GPU_COMPUTE_MODE": "1:2"},
+            "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+            id="prohibited",
+        ),
+        pytest.param(
+            {"PRETEND_GPU_CONTEXT_ERROR": "1:802"}, "CUDA error: system not yet initialized", id="context-error"
+        ),
         pytest.param({"PRETEND_GPU_OOM": "1"}, "CUDA out of memory.", id="out-of-memory"),
         pytest.param({"PRETEND_GPU_FREE_MIB": "100,0"}, "CUDA out of memory.", id="nothing-free"),
     ],
@@ -212,7 +232,9 @@ def test_an_exclusive_device_that_is_free_works(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        pytest.param({"PRETEND_GPU_NO_KERNELS": "0"}, "no kernel image is available for execution on the device", id="no-kernels"),
+        pytest.param(
+            {"PRETEND_GPU_NO_KERNELS": "0"}, "no kernel image is available for execution on the device", id="no-kernels"
+        ),
         pytest.param({"PRETEND_GPU_LAUNCH_ERROR": "0:719"}, "unspecified launch failure", id="launch-error"),
     ],
 )
@@ -239,9 +261,21 @@ def test_an_ordinal_past_the_last_is_refused(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("settings", "machine", "words"),
     [
-        pytest.param({"PRETEND_CUDA_VERSION": "12.4"}, "full", "The NVIDIA driver on your system is too old (found version 12040)", id="driver-too-old"),
-        pytest.param({"PRETEND_DRIVER_ERROR": "35"}, "full", "The NVIDIA driver on your system is too old", id="driver-said-to-be-too-old"),
-        pytest.param({"PRETEND_DRIVER_ERROR": "803"}, "full", "Unexpected error from cudaGetDeviceCount()", id="driver-mismatch"),
+        pytest.param(
+            {"PRETEND_CUDA_VERSION": "12.4"},
+            "full",
+            "The NVIDIA driver on your system is too old (found version 12040)",
+            id="driver-too-old",
+        ),
+        pytest.param(
+            {"PRETEND_DRIVER_ERROR": "35"},
+            "full",
+            "The NVIDIA driver on your system is too old",
+            id="driver-said-to-be-too-old",
+        ),
+        pytest.param(
+            {"PRETEND_DRIVER_ERROR": "803"}, "full", "Unexpected error from cudaGetDeviceCount()", id="driver-mismatch"
+        ),
         pytest.param({}, "no-driver", "Found no NVIDIA driver on your system", id="no-driver"),
     ],
 )
@@ -252,7 +286,15 @@ def test_a_driver_that_cannot_start_is_still_counted_by_nvml(
     NVML counts the devices of a driver that this torch cannot start; using one
     fails with torch's words.
     """
-    code = "import torch; n = torch.cuda.device_count()\ntry: torch.zeros(1, device='cuda')\nexcept Exception as e: m = str(e)\n(n, m)"
+    code = """
+    import torch
+    count, message = torch.cuda.device_count(), ""
+    try:
+        torch.zeros(1, device="cuda")
+    except Exception as error:
+        message = str(error)
+    (count, message)
+    """
     count, message = rig.call(code, gpus=2, settings=settings, machine=machine).value
 
     assert 2 == count
@@ -288,7 +330,7 @@ def test_a_hang_is_ended_by_the_rig(rig: Rig, where: str) -> None:
     value = {"PRETEND_GPU_HANG": "0", "PRETEND_DRIVER_HANG": "1", "PRETEND_NVML_HANG": "nvmlInit"}[where]
     code = "import torch; torch.cuda.device_count(); torch.zeros(1, device='cuda')"
 
-    with pytest.raises(RigTimeout):
+    with pytest.raises(RigTimeoutError):
         rig.call(code, gpus=1, settings={where: value}, timeout=0.5)
 
 
@@ -296,7 +338,9 @@ def test_a_slow_device_works(rig: Rig) -> None:
     """
     A device that takes its time is used in the end.
     """
-    found = rig.call(ZEROS.format(0), gpus=1, settings={"PRETEND_GPU_SLOW": "0:0.05", "PRETEND_DRIVER_SLOW": "0.05"}).value
+    found = rig.call(
+        ZEROS.format(0), gpus=1, settings={"PRETEND_GPU_SLOW": "0:0.05", "PRETEND_DRIVER_SLOW": "0.05"}
+    ).value
 
     assert [0.0] == found
 
@@ -320,7 +364,12 @@ def test_nvml_lists_what_the_driver_has_lost(rig: Rig, setting: str, code: int) 
     NVML counts a device that fell off the bus (15) or is forbidden (4) and
     refuses its handle; the driver's list closes up.
     """
-    text = NVML + PRELUDE + "start(); pynvml.nvmlInit(); (pynvml.nvmlDeviceGetCount(), ask('nvmlDeviceGetHandleByIndex', 0), count(), uuids()[0][:8])"
+    text = (
+        NVML
+        + PRELUDE
+        + "start(); pynvml.nvmlInit()\n"
+        + "(pynvml.nvmlDeviceGetCount(), ask('nvmlDeviceGetHandleByIndex', 0), count(), uuids()[0][:8])"
+    )
     found = rig.call(text, torch=False, gpus=2, settings={setting: "0"}).value
 
     assert [2, code, 1, "02020202"] == found
@@ -349,7 +398,9 @@ def test_any_function_of_nvml_can_fail(rig: Rig, function: str, arguments: str) 
     A function fails with the code that was asked for, whatever its version
     suffix; before that it does not.
     """
-    text = NVML + f"""
+    text = (
+        NVML
+        + f"""
 import os
 pynvml.nvmlInit()
 h = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -357,6 +408,7 @@ before = ask({function!r}{arguments})
 os.environ["PRETEND_NVML_FAIL"] = "nvmlShutdown:1,{function}:17"
 (before == 17, ask({function!r}{arguments}))
 """
+    )
     found = rig.call(text, torch=False, gpus=1, settings={"PRETEND_GPU_MIG": "0:1/0"}).value
 
     assert [False, 17] == found
@@ -375,7 +427,9 @@ def test_nvml_describes_a_device(rig: Rig) -> None:
     """
     Name, memory, address, capability and version are those of the settings.
     """
-    text = NVML + """
+    text = (
+        NVML
+        + """
 pynvml.nvmlInit()
 h = pynvml.nvmlDeviceGetHandleByIndex(1)
 m = pynvml.nvmlDeviceGetMemoryInfo(h)
@@ -383,28 +437,46 @@ m = pynvml.nvmlDeviceGetMemoryInfo(h)
  pynvml.nvmlDeviceGetCudaComputeCapability(h), pynvml.nvmlSystemGetCudaDriverVersion(),
  pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetUUID(h)]
 """
+    )
     settings = {
-        "PRETEND_GPU_MODELS": "Small,Big", "PRETEND_GPU_TOTAL_MIB": "8,80", "PRETEND_GPU_FREE_MIB": "1,70",
-        "PRETEND_GPU_CAPABILITY": "1:8.6", "PRETEND_CUDA_VERSION": "12.4", "PRETEND_DRIVER_RELEASE": "550.1",
+        "PRETEND_GPU_MODELS": "Small,Big",
+        "PRETEND_GPU_TOTAL_MIB": "8,80",
+        "PRETEND_GPU_FREE_MIB": "1,70",
+        "PRETEND_GPU_CAPABILITY": "1:8.6",
+        "PRETEND_CUDA_VERSION": "12.4",
+        "PRETEND_DRIVER_RELEASE": "550.1",
     }
     found = rig.call(text, torch=False, gpus=2, settings=settings).value
 
-    assert ["Big", 80, 70, "00000000:02:00.0", [8, 6], 12040, "550.1", "GPU-02020202-0000-4000-8000-000000000001"] == found
+    assert [
+        "Big",
+        80,
+        70,
+        "00000000:02:00.0",
+        [8, 6],
+        12040,
+        "550.1",
+        "GPU-02020202-0000-4000-8000-000000000001",
+    ] == found
 
 
 def test_nvml_lists_mig_devices_with_holes(rig: Rig) -> None:
     """
     MIG devices stand below their GPU, and a place in the list may be empty.
     """
-    text = NVML + """
+    text = (
+        NVML
+        + """
 pynvml.nvmlInit()
 h = pynvml.nvmlDeviceGetHandleByIndex(0)
 found = []
 for place in range(3):
     m = ask("nvmlDeviceGetMigDeviceHandleByIndex", h, place)
-    found.append(m if isinstance(m, int) else [pynvml.nvmlDeviceGetUUID(m), pynvml.nvmlDeviceGetGpuInstanceId(m), pynvml.nvmlDeviceGetComputeInstanceId(m)])
+    about = ("nvmlDeviceGetUUID", "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId")
+    found.append(m if isinstance(m, int) else [ask(function, m) for function in about])
 [pynvml.nvmlDeviceGetMigMode(h), pynvml.nvmlDeviceGetMaxMigDeviceCount(h), found]
 """
+    )
     found = rig.call(text, torch=False, gpus=1, settings={"PRETEND_GPU_MIG": "0:1/0,0:-,0:2/0"}).value
 
     first = ["MIG-01010101-0000-5000-8000-000000010000", 1, 0]
@@ -425,7 +497,12 @@ def test_torch_describes_a_device(rig: Rig) -> None:
     [p.name, str(p.uuid), p.pci_bus_id, p.total_memory >> 20, (p.major, p.minor), torch.cuda.get_device_name(1),
      torch.cuda.get_device_capability(1), torch.cuda.mem_get_info(1)[0] >> 20, p.multi_processor_count, p.warp_size]
     """
-    settings = {"PRETEND_GPU_MODELS": "Small,Big", "PRETEND_GPU_TOTAL_MIB": "8,80", "PRETEND_GPU_FREE_MIB": "1,70", "PRETEND_GPU_CAPABILITY": "1:8.6"}
+    settings = {
+        "PRETEND_GPU_MODELS": "Small,Big",
+        "PRETEND_GPU_TOTAL_MIB": "8,80",
+        "PRETEND_GPU_FREE_MIB": "1,70",
+        "PRETEND_GPU_CAPABILITY": "1:8.6",
+    }
     found = rig.call(code, gpus=2, settings=settings).value
 
     assert ["Big", "02020202-0000-4000-8000-000000000001", 2, 80, [8, 6], "Big", [8, 6], 70, 132, 32] == found
@@ -439,7 +516,8 @@ def test_copies_are_true(rig: Rig) -> None:
     import torch
     there = torch.arange(6.0).reshape(2, 3).to("cuda:0")
     pinned = torch.ones(2).pin_memory()
-    [there.to("cuda:1").cpu().tolist(), there[1].tolist(), there[1, 2].item(), pinned.is_pinned(), pinned.cuda(non_blocking=True).tolist()]
+    back = [there.to("cuda:1").cpu().tolist(), there[1].tolist(), there[1, 2].item()]
+    back + [pinned.is_pinned(), pinned.cuda(non_blocking=True).tolist()]
     """
     found = rig.call(code, gpus=2).value
 
@@ -472,7 +550,8 @@ def test_streams_and_events_work(rig: Rig) -> None:
     """
     code = """
     import torch
-    stream, first, last = torch.cuda.Stream(priority=-1), torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    stream = torch.cuda.Stream(priority=-1)
+    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     first.record()
     with torch.cuda.stream(stream):
         there = torch.zeros(2, device="cuda")
@@ -522,7 +601,8 @@ def test_torch_accelerator_works(rig: Rig) -> None:
     code = """
     import torch
     torch.accelerator.set_device_index(1)
-    [str(torch.accelerator.current_accelerator()), torch.accelerator.current_device_index(), torch.accelerator.device_count()]
+    kind = str(torch.accelerator.current_accelerator())
+    [kind, torch.accelerator.current_device_index(), torch.accelerator.device_count()]
     """
     found = rig.call(code, gpus=2).value
 
@@ -532,10 +612,17 @@ def test_torch_accelerator_works(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        pytest.param("torch.mm(torch.zeros(2, 2, device='cuda'), torch.zeros(2, 2, device='cuda'))", id="matrix-product"),
-        pytest.param("torch.nn.functional.conv2d(torch.zeros(1, 1, 4, 4, device='cuda'), torch.zeros(1, 1, 2, 2, device='cuda'))", id="convolution"),
+        pytest.param(
+            "torch.mm(torch.zeros(2, 2, device='cuda'), torch.zeros(2, 2, device='cuda'))", id="matrix-product"
+        ),
+        pytest.param(
+            "x = torch.zeros(1, 1, 4, 4, device='cuda'); torch.nn.functional.conv2d(x, x)",
+            id="convolution",
+        ),
         pytest.param("g = torch.cuda.CUDAGraph(); g.capture_begin()", id="graph"),
-        pytest.param("torch.cuda.nccl.all_reduce([torch.zeros(1, device='cuda:0'), torch.zeros(1, device='cuda:1')])", id="nccl"),
+        pytest.param(
+            "torch.cuda.nccl.all_reduce([torch.zeros(1, device='cuda:0'), torch.zeros(1, device='cuda:1')])", id="nccl"
+        ),
         pytest.param("torch.zeros(1, device='cuda').untyped_storage()._share_cuda_()", id="shared-memory"),
     ],
 )
@@ -557,10 +644,16 @@ def test_what_is_not_modelled_raises(rig: Rig, code: str) -> None:
         pytest.param("torch.zeros(3, device='cuda').nonzero()", id="nonzero"),
         pytest.param("torch.zeros(3, device='cuda').sort()", id="sort"),
         pytest.param("torch.zeros(3, device='cuda', requires_grad=True).sum().backward()", id="backward"),
-        pytest.param("p = torch.nn.Parameter(torch.zeros(3, device='cuda')); p.grad = p.detach(); torch.optim.Adam([p]).step()", id="optimiser"),
+        pytest.param(
+            "p = torch.nn.Parameter(torch.zeros(3, device='cuda')); p.grad = p.detach(); torch.optim.Adam([p]).step()",
+            id="optimiser",
+        ),
         pytest.param("torch.cuda.memory_summary()", id="summary"),
         pytest.param("torch.cuda.list_gpu_processes()", id="processes"),
-        pytest.param("[torch.cuda.utilization(0), torch.cuda.temperature(0), torch.cuda.power_draw(0), torch.cuda.clock_rate(0), torch.cuda.device_memory_used(0)]", id="meters"),
+        pytest.param(
+            "c = torch.cuda; [f(0) for f in (c.utilization, c.temperature, c.power_draw, c.clock_rate)]",
+            id="meters",
+        ),
         pytest.param("torch.cuda.can_device_access_peer(0, 1)", id="peers"),
         pytest.param("torch.cuda.ipc_collect()", id="ipc"),
     ],
@@ -629,12 +722,27 @@ def symbols(which: str, library: Path) -> set[str]:
 
 
 FIELDS = {
-    "totalGlobalMem": 24 << 30, "sharedMemPerBlock": 49152, "regsPerBlock": 65536, "warpSize": 32, "maxThreadsPerBlock": 1024,
-    "maxThreadsDim[2]": 64, "maxGridSize[1]": 65535, "totalConstMem": 65536, "major": 9, "minor": 0, "multiProcessorCount": 132,
-    "pciBusID": 2, "pciDeviceID": 0, "pciDomainID": 0, "l2CacheSize": 52428800, "maxThreadsPerMultiProcessor": 2048,
-    "sharedMemPerMultiprocessor": 233472, "regsPerMultiprocessor": 65536, "sharedMemPerBlockOptin": 232448,
+    "totalGlobalMem": 24 << 30,
+    "sharedMemPerBlock": 49152,
+    "regsPerBlock": 65536,
+    "warpSize": 32,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsDim[2]": 64,
+    "maxGridSize[1]": 65535,
+    "totalConstMem": 65536,
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 132,
+    "pciBusID": 2,
+    "pciDeviceID": 0,
+    "pciDomainID": 0,
+    "l2CacheSize": 52428800,
+    "maxThreadsPerMultiProcessor": 2048,
+    "sharedMemPerMultiprocessor": 233472,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerBlockOptin": 232448,
     "maxBlocksPerMultiProcessor": 32,
-}  # fmt: skip
+}
 
 
 def test_the_properties_lie_where_nvidias_header_says(rig: Rig, tmp_path: Path) -> None:
@@ -650,7 +758,9 @@ def test_the_properties_lie_where_nvidias_header_says(rig: Rig, tmp_path: Path) 
     (tmp_path / "read.c").write_text(
         "#include <stddef.h>\n#include <stdio.h>\n#include <driver_types.h>\n"
         "struct cudaDeviceProp p; int cudaGetDeviceProperties(struct cudaDeviceProp *, int);\n"
-        'int main(void) { if (cudaGetDeviceProperties(&p, 1)) return 1; printf("%s\\n", p.name);' + "".join(lines) + "return 0; }\n"
+        'int main(void) { if (cudaGetDeviceProperties(&p, 1)) return 1; printf("%s\\n", p.name);'
+        + "".join(lines)
+        + "return 0; }\n"
     )
     program, preload = tmp_path / "read", rig.environ()["LD_PRELOAD"]
     subprocess.run([str(compiler()), "-I", headers, "-o", program, tmp_path / "read.c", preload], check=True)
@@ -679,7 +789,9 @@ def test_the_errors_have_the_real_runtimes_words(rig: Rig) -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("LD_")}
     theirs = subprocess.run([*run, real], env=clean, capture_output=True, text=True, check=True).stdout
     ours = rig.run([*run, rig.environ()["LD_PRELOAD"]]).stdout
-    different = [(a, b) for a, b in zip(eval(ours), eval(theirs), strict=True) if a[0] != "unrecognized error code" and a != b]
+    different = [
+        (a, b) for a, b in zip(eval(ours), eval(theirs), strict=True) if a[0] != "unrecognized error code" and a != b
+    ]
 
     assert [] == different
     assert "invalid device ordinal" in ours
@@ -690,8 +802,11 @@ def test_asking_for_the_text_of_an_error_starts_the_driver(rig: Rig) -> None:
     cudaGetErrorString and cudaDriverGetVersion start the driver,
     cudaRuntimeGetVersion does not. Seen with libcudart 12.9.79.
     """
+
     def awake(call: str) -> bool:
-        result: Result = rig.call(f"import ctypes; r = ctypes.CDLL(None); n = ctypes.c_int(); r.{call}", torch=False, gpus=1)
+        result: Result = rig.call(
+            f"import ctypes; r = ctypes.CDLL(None); n = ctypes.c_int(); r.{call}", torch=False, gpus=1
+        )
         return result.awake
 
     found = [awake(f"{name}(ctypes.byref(n))") for name in ("cudaRuntimeGetVersion", "cudaDriverGetVersion")]

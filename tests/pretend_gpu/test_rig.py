@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import rig as module
-from rig import Rig, RigTimeout
+from rig import Rig, RigTimeoutError
 
 LEFT = "rig-child-left-behind"
+LEAVE = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)', '{LEFT}'])"
 
 
 def running(word: str) -> list[str]:
@@ -121,12 +122,16 @@ def test_the_environment_is_what_the_test_says(rig: Rig, monkeypatch: pytest.Mon
     Variables of the test's own process stay out.
     """
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    found = rig.call("import os; (os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ['OWN'])", env={"OWN": "1"}, torch=False)
+    found = rig.call(
+        "import os; (os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ['OWN'])", env={"OWN": "1"}, torch=False
+    )
 
     assert [None, "1"] == found.value
 
 
-@pytest.mark.parametrize(("torch", "fresh", "loaded"), [(True, False, True), (False, False, False), (True, True, False)])
+@pytest.mark.parametrize(
+    ("torch", "fresh", "loaded"), [(True, False, True), (False, False, False), (True, True, False)]
+)
 def test_torch_is_there_or_not(rig: Rig, torch: bool, fresh: bool, loaded: bool) -> None:
     """
     The server has imported torch, unless it was not to; a fresh interpreter has
@@ -142,9 +147,9 @@ def test_a_snippet_that_hangs_is_killed_with_its_children(rig: Rig, fresh: bool)
     """
     A time limit ends a snippet and the programs it started.
     """
-    code = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)', '{LEFT}'])\ntime.sleep(300)"
+    code = f"{LEAVE}; import time; time.sleep(300)"
 
-    with pytest.raises(RigTimeout):
+    with pytest.raises(RigTimeoutError):
         rig.call(code, torch=False, fresh=fresh, timeout=0.5)
     assert [] == soon(LEFT)
 
@@ -153,8 +158,7 @@ def test_a_command_leaves_no_children(rig: Rig) -> None:
     """
     What a command started is gone when it has ended.
     """
-    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)', '{LEFT}'])"
-    done = rig.run([sys.executable, "-c", code])
+    done = rig.run([sys.executable, "-c", LEAVE])
 
     assert 0 == done.returncode
     assert [] == soon(LEFT)
@@ -164,7 +168,7 @@ def test_a_command_that_hangs_is_killed(rig: Rig) -> None:
     """
     A time limit ends a command.
     """
-    with pytest.raises(RigTimeout):
+    with pytest.raises(RigTimeoutError):
         rig.run([sys.executable, "-c", "import time; time.sleep(300)", LEFT], timeout=0.5)
     assert [] == soon(LEFT)
 
@@ -173,7 +177,9 @@ def test_a_command_is_given_input_and_its_output_kept(rig: Rig) -> None:
     """
     A command has a status, an input and two outputs.
     """
-    done = rig.run([sys.executable, "-c", "import sys; print(input()); print(2, file=sys.stderr); sys.exit(3)"], stdin="1\n")
+    done = rig.run(
+        [sys.executable, "-c", "import sys; print(input()); print(2, file=sys.stderr); sys.exit(3)"], stdin="1\n"
+    )
 
     assert (3, "1\n", "2\n") == (done.returncode, done.stdout, done.stderr)
 
@@ -193,7 +199,7 @@ def test_the_script_runs_a_command(rig: Rig) -> None:
     By hand, `rig.py 3 COMMAND` runs a command on three GPUs.
     """
     script = Path(module.__file__)
-    code = "import ctypes; n = ctypes.c_int(); r = ctypes.CDLL(None); r.cudaGetDeviceCount(ctypes.byref(n)); print(n.value)"
+    code = "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).cudaGetDeviceCount(ctypes.byref(n)); print(n.value)"
     done = rig.run([sys.executable, script, "3", sys.executable, "-c", code])
 
     assert (0, "3\n") == (done.returncode, done.stdout)

@@ -108,7 +108,7 @@ int cudaDeviceCanAccessPeer(int *can, int a, int b) { NEEDS_DEVICE(a); NEEDS_DEV
 int cudaDeviceEnablePeerAccess(int peer, unsigned flags) { (void)flags; NEEDS_DEVICE(peer); return OK; }
 int cudaThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return OK; }
 
-/* cudaDeviceProp of CUDA 13 and of CUDA 12 (whose function has the suffix _v2), by offsets: test_pretend_gpu.py compares
+/* cudaDeviceProp of CUDA 13 and of CUDA 12 (whose function has the suffix _v2), by offsets: test_pretend_torch.py compares
  * the former with NVIDIA's own header, where torch's wheels brought one. */
 enum { PROPERTIES_SIZE = 1008 };
 typedef struct { int total, constant, major, processors, bus, l2, threads, shared_sm, registers_sm, shared_optin, blocks_sm; } layout;
@@ -254,6 +254,7 @@ int cudaLaunchKernel(void) { return launch(); }
 int cudaLaunchKernelExC(void) { return launch(); }
 int cudaLaunchCooperativeKernel(void) { return launch(); }
 int __cudaLaunchKernel(void) { return launch(); }              /* what CUDA 13's compiler calls for <<<...>>> */
+char __cudaInitModule(void **module) { (void)module; return 1; }
 int __cudaGetKernel(const void **kernel, const void *function) { *kernel = function; return OK; }
 int cudaFuncSetAttribute(void) { NEEDS_CONTEXT(); return fail(pretend_launch()); }
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n) { NEEDS_CONTEXT(); *n = 1; return OK; }
