@@ -1,0 +1,61 @@
+"""What the reference lists is what the code has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import safedev
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def codes() -> set[str]:
+    """Return every code that a finding can have: what the package's source gives as `code`, or calls a mask's defect."""
+    found: set[str] = set()
+    for module in (ROOT / "src" / "safedev").glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
+                found.add(str(node.value.value))
+            elif isinstance(node, ast.Constant) and re.fullmatch(r"masks?-[a-z-]+", str(node.value)):
+                found.add(str(node.value))
+    return found
+
+
+def headings(page: Path, level: int) -> list[str]:
+    """Return the headings of a page, of one level."""
+    return re.findall(rf"^#{{{level}}} (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def test_every_code_has_its_heading() -> None:
+    """
+    The headings of the page of findings are the codes that findings can have, each once.
+    """
+    assert sorted(codes()) == sorted(headings(DOCS / "reference" / "findings.md", 3))
+
+
+@pytest.mark.parametrize("code", sorted(codes()))
+def test_a_code_is_explained(code: str) -> None:
+    """
+    Under its heading stand an example that names the code, the cause and the fix.
+    """
+    page = (DOCS / "reference" / "findings.md").read_text(encoding="utf-8")
+    section = page.partition(f"### {code}\n")[2].partition("\n### ")[0]
+
+    assert f"[{code}]" in section
+    assert "\nCause\n:" in section
+    assert "\nFix\n:" in section
+
+
+def test_the_page_of_errors_names_them_all() -> None:
+    """
+    The table of errors and warnings holds every one that the package exports.
+    """
+    page = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
+    exported = [name for name in safedev.__all__ if name.endswith(("Error", "Warning"))]
+
+    assert exported == [name for name in exported if f"| `{name}` |" in page]
