@@ -1,7 +1,7 @@
 """What torch.cuda does, row by row: expected values are those of torch itself, read in its source or seen on a machine.
 
-A row is a machine, a snippet whose last expression is the outcome, and the outcome. ``said(call)`` is what a call returns,
-or the class and the first line of its error.
+A row is a machine, a snippet whose last expression is the outcome, and the outcome. ``said(call)`` is what a call
+returns, or the class and the first line of its error.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ FORKED = (
     "'spawn' start method"
 )
 TOO_OLD = (
-    "RuntimeError: The NVIDIA driver on your system is too old (found version 10020). Please update your GPU driver by "
-    "downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx Alternatively, go "
-    "to: https://pytorch.org to install a PyTorch version that has been compiled with your version of the CUDA driver."
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 10020). Please update your GPU driver "
+    "by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx "
+    "Alternatively, go to: https://pytorch.org to install a PyTorch version that has been compiled with your version "
+    "of the CUDA driver."
 )
 
 
@@ -110,7 +111,10 @@ COUNTING = {
         "cuda.device_count()\nos.environ[MASK] = '1'\ncuda.get_device_name(0)", "B", gpus=2, names=["A", "B"]
     ),
     "without-nvml-counting-freezes-the-mask": row(
-        "before = cuda.device_count()\nos.environ[MASK] = '0'\n[before, cuda.device_count()]", [2, 2], gpus=2, nvml="absent"
+        "before = cuda.device_count()\nos.environ[MASK] = '0'\n[before, cuda.device_count()]",
+        [2, 2],
+        gpus=2,
+        nvml="absent",
     ),
     "without-nvml-counting-leaves-torch-uninitialised": row(
         "[cuda.device_count(), cuda.is_initialized()]", [2, False], gpus=2, nvml="absent"
@@ -135,7 +139,8 @@ AVAILABLE = {
         "cuda.is_available()\nos.environ[MASK] = ''\n[cuda.device_count(), cuda.is_available()]", [0, True]
     ),
     "a-mask-that-grows-after-asking-is-too-late": row(
-        "os.environ[MASK] = '0'\ncuda.is_available()\ndel os.environ[MASK]\n[cuda.device_count(), said(cuda.set_device, 1)]",
+        "os.environ[MASK] = '0'\ncuda.is_available()\ndel os.environ[MASK]\n"
+        "[cuda.device_count(), said(cuda.set_device, 1)]",
         [2, BEYOND],
         gpus=2,
         since=(2, 12),
@@ -173,7 +178,9 @@ STARTING = {
     "a-child-does-not-start-its-parent": row(
         "in_child(cuda.init)\n[cuda.is_initialized(), cuda._is_in_bad_fork()]", [False, False]
     ),
-    "seeds-wait-for-the-start": row("cuda.manual_seed_all(7)\n[cuda.is_initialized(), cuda.initial_seed()]", [False, 7]),
+    "seeds-wait-for-the-start": row(
+        "cuda.manual_seed_all(7)\n[cuda.is_initialized(), cuda.initial_seed()]", [False, 7]
+    ),
     "seeds-after-the-start-count-at-once": row("cuda.init()\ncuda.manual_seed_all(9)\ncuda.initial_seed()", 9),
     "there-is-a-generator-for-each-device": row("cuda.init()\nlen(cuda.default_generators)", 2, gpus=2),
 }
@@ -203,7 +210,9 @@ SETTING = {
     ),
     "true-is-refused": row("said(cuda.set_device, True)", "RuntimeError: invalid argument to setDevice"),
     "an-ordinal-is-eight-bits-to-torch": row("cuda.set_device(256)\ncuda.current_device()", 0),
-    "a-wrapped-ordinal-is-negative": row("said(cuda.set_device, 129)", "RuntimeError: device id must be non-negative!-127"),
+    "a-wrapped-ordinal-is-negative": row(
+        "said(cuda.set_device, 129)", "RuntimeError: device id must be non-negative!-127"
+    ),
     "each-thread-has-its-own": row(
         "cuda.set_device(1)\nseen = []\nthread = threading.Thread(target=lambda: seen.append(cuda.current_device()))\n"
         "thread.start()\nthread.join()\n[seen, cuda.current_device()]",
@@ -233,9 +242,7 @@ CONTEXTS = {
     "a-context-of-none-is-of-the-current-one": row(
         "cuda.set_device(1)\nwith cuda.device(None):\n    inside = cuda.current_device()\ninside", 1, gpus=2
     ),
-    "a-context-beyond-the-last-is-refused": row(
-        "[said(cuda.device(4).__enter__), cuda.current_device()]", [BEYOND, 0]
-    ),
+    "a-context-beyond-the-last-is-refused": row("[said(cuda.device(4).__enter__), cuda.current_device()]", [BEYOND, 0]),
     "a-context-of-the-cpu-is-refused": row(
         "said(cuda.device, 'cpu')", "ValueError: Expected a cuda device, but got: cpu"
     ),
@@ -349,12 +356,15 @@ FAULTS = {
     "going-back-to-it-makes-no-context": row(
         "with cuda.device(1):\n    pass\ncuda.current_device()", 0, **_EXCLUSIVE_FIRST
     ),
-    "it-may-be-current-from-the-start": row("[cuda.current_device(), said(cuda.set_device, 0)]", [0, BUSY], **_EXCLUSIVE_FIRST),
+    "it-may-be-current-from-the-start": row(
+        "[cuda.current_device(), said(cuda.set_device, 0)]", [0, BUSY], **_EXCLUSIVE_FIRST
+    ),
     "a-device-without-memory-refuses": row("said(cuda.set_device, 1)", FULL, gpus=2, faults={1: "out-of-memory"}),
     "a-driver-too-old-is-counted-by-nvml": row("cuda.device_count()", 2, gpus=2, driver="too-old"),
     "a-driver-too-old-is-unavailable": row("said(cuda.is_available)", False, gpus=2, driver="too-old"),
     "a-driver-too-old-is-warned-about": row(
-        "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n    cuda.is_available()\n"
+        "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
+        "    cuda.is_available()\n"
         "    cuda.is_available()\n[str(warning.message)[:69] for warning in caught]",
         ["CUDA initialization: The NVIDIA driver on your system is too old (foun"[:69]],
         gpus=2,

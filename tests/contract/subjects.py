@@ -64,7 +64,9 @@ def on_real_devices(behaviour: Behaviour) -> Any:
         environ = {**os.environ, **seen}
     else:
         environ = {**os.environ, **behaviour.env}
-    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=100, check=True
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from rig import Rig
 
 ORDINALS = st.integers(-2, 4)
-# The driver's answer to each of these is documented, or known from reports; elsewhere there would be nothing to agree with.
-MASKS = st.sampled_from(["", "-1", "0", "1", "1,0", "2,0,1", "0,0", "7", "0,7,1", "none", "1gpu", "0,1,2,3", " 1", "+1"])
+# The driver's answer to each of these is documented, or known from reports.
+MASKS = st.sampled_from(
+    ["", "-1", "0", "1", "1,0", "2,0,1", "0,0", "7", "0,7,1", "none", "1gpu", "0,1,2,3", " 1", "+1"]
+)
 ANYWHERE = st.sampled_from([
     "cuda.device_count()",
     "cuda.is_available()",

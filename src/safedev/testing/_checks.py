@@ -44,25 +44,27 @@ def _missing(launcher: Launcher, environ: dict[str, str], local_rank: int) -> It
     if (launch := _ask(launcher, {}, "in an empty environment")) is not None:
         yield f"in an empty environment it says {launch}: let it return None"
     launch = _ask(launcher, environ, "in the environment given")
+    if launch is None and launcher.detect(environ) is not None:
+        yield "it sees no launch where the environment is read by name alone: do not copy or search it"
     if launch is None:
         yield "it sees no launch in the environment given: does it require a variable that is not there?"
-        return
+    else:
+        yield from _told(launcher, launch, environ, local_rank)
+        yield from _believed(launcher, environ, launch.source)
+
+
+def _told(launcher: Launcher, launch: Launch, environ: dict[str, str], local_rank: int) -> Iterator[str]:
+    """Yield what is wrong with its own launch."""
     if launch.local_rank != local_rank:
         yield f"it says local rank {launch.local_rank}, and the process has {local_rank}"
     if launch.launcher != launcher.name:
         yield f"its launch is named {launch.launcher!r}: give Launch the launcher's own name"
-    absent = [f"{variable} for {field}" for field, variable in launch.sources if variable not in environ]
-    source = launch.source
-    if absent or not source:
-        yield (
-            'it does not say where the local rank came from: begin Launch(sources=...) with ("local_rank", VARIABLE)'
-            if not absent
-            else f"its sources name what is not in the environment given: {', '.join(absent)}"
-        )
-    elif getattr(launcher, "local_rank", source) != source:
-        yield f"its attribute local_rank is to name the variable that it reads, {source}: or it will not be asked"
-    else:
-        yield from _believed(launcher, environ, source)
+    if not launch.source:
+        yield 'it does not say where the local rank came from: begin Launch(sources=...) with ("local_rank", VARIABLE)'
+    if absent := [f"{variable} for {field}" for field, variable in launch.sources if variable not in environ]:
+        yield f"its sources name what is not in the environment given: {', '.join(absent)}"
+    if getattr(launcher, "local_rank", launch.source) != launch.source:
+        yield f"its attribute local_rank is to name the variable that it reads, {launch.source}: or it is not asked"
 
 
 def _believed(launcher: Launcher, environ: dict[str, str], source: str) -> Iterator[str]:

@@ -5,40 +5,46 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
+from safedev import launchers
+from safedev._launch import FIELDS, EnvLauncher
+from safedev._misspelled import misspelled
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# What launchers set begins with these; what safedev reads of it is in `safedev.launchers` and `safedev._sharing`.
-_PREFIXES = (
-    "FLUX_", "HOROVOD_", "JSM_", "MPI_", "MV2_", "OMPI_", "PALS_", "PBS_", "PJRT_", "PMIX_", "PMI_", "RAY_", "SLURM",
-    "TORCHELASTIC_",
-)  # fmt: skip
-# Masks and order; names without a launcher's prefix; what torch sets, and what it reads to count.
+# Beside the launchers of the table: masks and order, what shows a pod, and what torch reads to count or sets itself.
 _NAMES = frozenset({
     "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
-    "CROSS_RANK", "CROSS_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE",
-    "NODE_RANK", "RANK", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "WORLD_SIZE",
+    "CLOUD_ML_JOB_ID", "KUBERNETES_SERVICE_HOST", "SM_CURRENT_HOST",
     "CUDA_MODULE_LOADING", "PYTORCH_NVML_BASED_CUDA_CHECK",
 })  # fmt: skip
+# What a launcher sets besides, and what others than safedev read of it.
+_PREFIXES = ("FLUX_", "HOROVOD_", "OMPI_", "PMIX_", "PMI_", "RAY_", "SLURM", "TORCHELASTIC_")
 
 
 @contextmanager
 def in_environment(environ: Mapping[str, str]) -> Iterator[None]:
     """Clear what chooses a device, add *environ*, and put everything back at the end."""
-    before = {name: value for name, value in os.environ.items() if cleared(name) or name in environ}
+    taken = {*_NAMES, *_read_by_launchers(), *environ}
+
+    def present() -> list[str]:
+        return [name for name in os.environ if name in taken or name.startswith(_PREFIXES) or misspelled((name,))]
+
+    before = {name: os.environ.pop(name) for name in present()}
     try:
-        for name in before:
-            del os.environ[name]
         os.environ.update(environ)
         yield
     finally:
-        for name in [name for name in os.environ if cleared(name) or name in environ]:
+        for name in present():
             del os.environ[name]
         os.environ.update(before)
 
 
-def cleared(name: str) -> bool:
-    """Whether a variable is taken out of the environment of the pretended process."""
-    return name in _NAMES or name.startswith(_PREFIXES)
+def _read_by_launchers() -> Iterator[str]:
+    for row in launchers.LAUNCHERS:
+        if isinstance(row, EnvLauncher):
+            yield from row.requires
+            for field in FIELDS:
+                yield from row.variables(field)

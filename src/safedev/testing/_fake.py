@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 import torch.cuda
+import torch.utils._device
 from torch.overrides import TorchFunctionMode
 
 from safedev import _driver, _nvml
 from safedev._snapshot import PhysicalDevice
-from safedev.testing._bindings import TOO_OLD, Bindings, properties
+from safedev.testing._bindings import CAPABILITY, TOO_OLD, Bindings, properties
 from safedev.testing._environment import in_environment
 from safedev.testing._machine import FakeCudaError, FakeDevice, FakeMachine
 
@@ -53,8 +54,8 @@ def fake_cuda(  # noqa: PLR0913 - a machine has many sides, and each of these st
     What torch's own Python decides (the mask, when a count is kept, what a wrong argument raises) is decided by the
     torch that is installed; below it stands the pretended machine. Its devices have capability 9.0, and stand in the
     order of the bus. *Not* faked: tensors, generators, streams, events, graphs, NCCL. A tensor on CUDA raises
-    :class:`FakeCudaError`. Where this process has used a real GPU before, that holds only in the thread that entered
-    the fake; ``torch.Generator("cuda")``, pinned memory and extensions reach past the fake everywhere.
+    :class:`FakeCudaError`. ``torch.Generator("cuda")`` and extensions reach past the fake; so do, in other threads
+    than the one that entered it, pinned memory, and tensors where this process has used a real GPU before.
 
     Args:
         count: Physical devices of the machine; 0 is a machine that has none.
@@ -69,7 +70,7 @@ def fake_cuda(  # noqa: PLR0913 - a machine has many sides, and each of these st
         The machine: to be looked at (what was made current, what started the driver), and to be broken.
 
     Raises:
-        ValueError: A count below 0, lists that do not have *count* items, or a fault of a device that is not there.
+        ValueError: A count below 0, lists that do not have *count* items, a device, a fault or a state that is none.
         FakeCudaError: Another thread is inside a fake.
 
     Example:
@@ -79,13 +80,11 @@ def fake_cuda(  # noqa: PLR0913 - a machine has many sides, and each of these st
         ((1,), [0])
     """
     machine = FakeMachine(_devices(count, names, memory), dict(faults or {}), driver, nvml, _error)
-    if absent := sorted(set(machine.faults) - set(range(count))):
-        raise ValueError(f"faults of devices that a machine of {count} devices does not have: {absent}")
     _refuse_other_threads()
     with ExitStack() as until_the_end:
         until_the_end.enter_context(in_environment(environ or {}))
-        if torch.cuda._initialized:  # torch's C++ does not ask Python again before it makes a tensor
-            until_the_end.enter_context(_NoTensors())
+        until_the_end.enter_context(_NoTensors())
+        until_the_end.callback(_restore_default_device, torch.utils._device.CURRENT_DEVICE)
         until_the_end.callback(setattr, machine, "over", True)  # noqa: FBT003 - a flag's value
         for owner, name, value in _replacements(machine):
             _replace(owner, name, value, until_the_end)
@@ -108,6 +107,12 @@ def _refuse_other_threads() -> None:
     installed = getattr(getattr(torch._C, "_cuda_getDeviceCount", None), "__self__", None)
     if isinstance(installed, Bindings) and installed.machine.thread != threading.get_ident():
         raise FakeCudaError("another thread is inside fake_cuda\n  fix: start the threads inside one fake")
+
+
+def _restore_default_device(before: torch.device | None) -> None:
+    now = torch.utils._device.CURRENT_DEVICE
+    if now != before:
+        torch.set_default_device(before)
 
 
 def _replace(owner: Any, name: str, value: object, until_the_end: ExitStack) -> None:
@@ -189,10 +194,15 @@ def _below_safedev(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
         major, _, minor = (torch.version.cuda or "").partition(".")
         return TOO_OLD if machine.driver == "too-old" else int(major) * 1000 + int(minor or 0) * 10
 
+    def vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]]:
+        known = {n: (one.memory, one.memory, "{}.{}".format(*CAPABILITY)) for n, one in enumerate(machine.devices)}
+        return ("", None, {}) if machine.nvml == "absent" else ("fake", version(), known)
+
     yield _driver, "frozen_count", lambda: len(machine.found) if machine.awake else None
     yield _driver, "uuids", uuids
     yield _driver, "uuids_from_child", lambda *_: None if machine.driver == "too-old" else machine.would_find()
     yield _nvml, "cuda_version", told(version)
+    yield _nvml, "vitals", vitals
     yield _nvml, "count", told(lambda: len(machine.devices))
     yield _nvml, "inventory", told(lambda: tuple(
         PhysicalDevice(index=index, uuid=device.uuid, name=device.name, bus=device.bus)
@@ -220,19 +230,21 @@ def _no_tensors() -> FakeCudaError:
 
 
 class _NoTensors(TorchFunctionMode):
-    """Refuses, in this thread, what would reach a GPU that this process has used before the fake."""
+    """Refuses, in this thread, what names CUDA before C++ sees it: a GPU that was used before the fake would obey."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = (*args, *(kwargs or {}).values())
-        moved = isinstance(func, type(torch.Tensor.cuda)) and func.__name__ == "cuda"
-        if moved or any(_is_cuda(value) for value in given):
+        named = kwargs or {}
+        name = getattr(func, "__name__", "")
+        places = (*args[1:], *named.values()) if name == "to" else (named.get("device"),)
+        if func is not torch.device and (name in {"cuda", "pin_memory"} or any(map(_is_cuda, places))):
             raise _no_tensors()
-        return func(*args, **(kwargs or {}))
+        return func(*args, **named)
 
 
-def _is_cuda(value: object) -> bool:
-    text = str(value) if isinstance(value, (str, torch.device)) else ""
-    return text.partition(":")[0] == "cuda"
+def _is_cuda(place: object) -> bool:
+    if isinstance(place, int):
+        return not isinstance(place, bool)  # an ordinal of the accelerator
+    return isinstance(place, (str, torch.device)) and str(place).partition(":")[0] == "cuda"
 
 
 def _refusing(machine: FakeMachine, name: str, real: Callable[..., Any] | None) -> Callable[..., Any]:

@@ -12,6 +12,10 @@ from typing import Literal
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev.errors import SafedevError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
 Fault = Literal["exclusive", "out-of-memory"]
 Driver = Literal["working", "too-old"]
 Nvml = Literal["working", "absent"]
@@ -70,6 +74,13 @@ class FakeMachine:
     def __init__(
         self, devices: list[FakeDevice], faults: dict[int, Fault], driver: Driver, nvml: Nvml, error: _MakeError
     ) -> None:
+        absent = sorted(set(faults) - set(range(len(devices))))
+        unknown = {*faults.values(), driver, nvml} - {*_REFUSALS, "working", "too-old", "absent"}
+        if absent or unknown or driver == "absent" or nvml == "too-old":
+            raise ValueError(
+                f"a machine of {len(devices)} devices cannot have faults={faults}, driver={driver!r}, nvml={nvml!r}: "
+                "a device from 0 is 'exclusive' or 'out-of-memory', the driver 'too-old', NVML 'absent'"
+            )
         self.devices = devices
         self.faults = faults
         self.driver: Driver = driver
@@ -215,17 +226,16 @@ class FakeMachine:
         return memory, memory
 
 
+_TORCH_OR_FAKE = ("torch.", "safedev.testing.")
 _MakeError = Callable[[int, str], Exception]
 
 
 def _outermost_call() -> str:
     """The function of torch that code outside torch has called."""
-    frame, name = sys._getframe(2), "torch._C"  # noqa: SLF001 - there is no other way to ask
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] == "torch":
-            name = f"{module}.{frame.f_code.co_name}"
-        elif not module.startswith("safedev.testing."):
-            break
-        frame = frame.f_back  # type: ignore[assignment]  # None at the bottom
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - there is no other way to ask
+    name = "torch._C"
+    while frame is not None and (module := f"{frame.f_globals.get('__name__')}.").startswith(_TORCH_OR_FAKE):
+        if module.startswith("torch."):
+            name = module + frame.f_code.co_name
+        frame = frame.f_back
     return name
