@@ -40,7 +40,7 @@ def frozen_count() -> int | None:
     if answer is None or answer[0] == _NOT_INITIALIZED:
         return None
     status, count = answer
-    return count if status == 0 else 0
+    return max(count, 0) if status == 0 else 0
 
 
 def uuids() -> tuple[str, ...] | None:
@@ -73,7 +73,9 @@ def uuids_from_child(seconds: float = 20.0) -> tuple[str, ...] | None:
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return tuple(map(as_uuid, done.stdout.split())) if done.returncode == 0 else None
+    told = done.stdout.split()
+    sound = done.returncode == 0 and all(len(digits) == 32 for digits in told)
+    return tuple(map(as_uuid, told)) if sound else None
 
 
 def as_uuid(digits: str) -> str:
