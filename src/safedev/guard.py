@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import warnings
 from collections.abc import Iterable
+from itertools import pairwise
 
 from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask
 from safedev._text import counted, marked, quoted
@@ -22,6 +24,7 @@ __all__ = ["Mask", "guard_visible_devices"]
 
 CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
+_MOST = 10**9  # what a number must be below, to be a device at all
 
 
 def guard_visible_devices(
@@ -106,12 +109,14 @@ def _asked(mask: Mask, devices: Devices) -> list[int | str]:
     if isinstance(devices, str):
         asked: list[object] = [part.strip() for part in devices.split(",")] if devices.strip() else []
     else:
-        asked = list(devices) if isinstance(devices, Iterable) else [devices]
+        asked = list(devices) if isinstance(devices, Iterable) and not isinstance(devices, bytes) else [devices]
     wanted: list[int | str] = []
     for one in asked:
         device = _device(one)
-        if device is None or (isinstance(device, int) and device < 0):
-            shown = quoted(one) if isinstance(one, str) else str(device)
+        if device is None or (isinstance(device, int) and not 0 <= device < _MOST):
+            from safedev._request import quoted_number
+
+            shown = quoted_number(device) if isinstance(device, int) else quoted(str(one))
             raise MaskError(
                 mask,
                 f"{shown} is no device to be left with: give ordinals from 0, or UUIDs (GPU-..., MIG-...)",
@@ -126,8 +131,7 @@ def _device(one: object) -> int | str | None:
     if isinstance(one, str):
         if one.isascii() and one.isdecimal():
             return int(one) if len(one) < 10 else None
-        parsed = parse_mask(one)
-        return one if parsed.entries == (one,) else None
+        return one if re.fullmatch(r"(?:GPU|MIG)-[0-9a-zA-Z/-]{1,120}", one) else None
     if hasattr(one, "__index__") and not isinstance(one, bool):
         return operator.index(one)  # pyright: ignore[reportArgumentType]  # it has __index__
     raise TypeError(f"a value of type {type(one).__name__} is no device: give ordinals from 0, or UUIDs")
@@ -161,7 +165,8 @@ def _narrowed(mask: Mask, wanted: list[int | str]) -> list[str]:
             written.append(_held_uuid(mask, one, held, known))
     if len({entry[:4] if entry[:4] in {"GPU-", "MIG-"} else "" for entry in written}) > 1:
         raise MaskError(mask, "numbers, GPU- and MIG- UUIDs cannot stand in one mask: name all devices in one way")
-    if len(set(written)) < len(written):
+    ordered = sorted(written)
+    if any(a == b or (a[:4] == "GPU-" and b.startswith(a)) for a, b in pairwise(ordered)):
         raise MaskError(mask, "two of the devices asked for are the same: a repeated entry would hide every device")
     return written
 
