@@ -32,6 +32,19 @@ def ask(name: str, function: str) -> tuple[int, int] | None:
     return status, answer.value
 
 
+def environment(name: str) -> str | None:
+    """The variable *name* as libraries of this process see it; None: unset, or this system does not tell.
+
+    It differs from ``os.environ`` where that was replaced by another mapping, or passed over by ``os.putenv``.
+    """
+    if sys.platform == "win32":
+        return os.environ.get(name)
+    read = ctypes.CDLL(None).getenv
+    read.restype = ctypes.c_char_p
+    value = read(os.fsencode(name))
+    return None if value is None else os.fsdecode(value)
+
+
 def loaded(name: str) -> int | None:
     """Handle of the library *name*, if something in this process has loaded it; it is not loaded for the asking."""
     if sys.platform == "win32":

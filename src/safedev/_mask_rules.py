@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, stacked
 from safedev._snapshot import expected_devices, visible_devices
 from safedev._text import counted, quoted
 
@@ -52,15 +53,18 @@ def rewrite(case: Diagnosis) -> str:
 
 def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
-    outer, inner = snapshot.variables.get("ROCR_VISIBLE_DEVICES"), snapshot.variables.get("HIP_VISIBLE_DEVICES")
-    name = "HIP_VISIBLE_DEVICES" if inner else CUDA_VISIBLE_DEVICES
-    inner = inner or snapshot.mask.raw
-    if snapshot.hip_build and outer and inner and case.device is None and wants_cuda(case):
+    outer, hip = (snapshot.variables.get(name) for name in (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES))
+    name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
+    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES)
+    if not snapshot.hip_build or outer is None or not inner or not wants_cuda(case):
+        return
+    shown, lost = stacked(outer, inner)
+    if lost or shown != snapshot.device_count:
         yield Finding(
             code="masks-stacked",
-            reason=f"ROCR_VISIBLE_DEVICES={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
-            "inside what it left",
-            remedy="set one of them alone",
+            reason=f"{ROCR_VISIBLE_DEVICES}={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
+            f"inside what it leaves: ROCm shows {counted(shown, 'device')} at most, and torch counts {snapshot.device_count}",
+            remedy=f"set one of them alone, or count in {name} from 0 inside what {ROCR_VISIBLE_DEVICES} leaves",
         )
 
 
@@ -112,6 +116,17 @@ def _expected_count(snapshot: Snapshot) -> int | None:
     return next((n for n, entry in enumerate(numbers) if entry >= snapshot.physical_count), len(numbers))
 
 
+def not_in_force(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    mask, exported = case.snapshot.mask, case.snapshot.exported
+    if exported is not None and wants_cuda(case):
+        there, here = ("unset" if one.raw is None else quoted(one.raw) for one in (exported, mask))
+        yield Finding(
+            code="mask-not-in-force",
+            reason=f"{mask.variable} is {here} in os.environ, and {there} in the environment that the driver reads",
+            remedy="change os.environ in place, never assign to it, and leave os.putenv alone",
+        )
+
+
 def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
     mask, machine = snapshot.mask, snapshot.physical_count
@@ -141,10 +156,11 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
 
 def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     mask = case.snapshot.mask
+    hip = " (torch says so; ROCm takes an empty one as unset)" if mask.variable == HIP_VISIBLE_DEVICES else ""
     if case.device is None and mask.hides_all and wants_cuda(case) and "mask-too-late" not in codes(found):
         yield Finding(
             code="mask-hides-all",
-            reason=f"{mask.variable}={quoted(mask.raw or '')} hides every device",
+            reason=f"{mask.variable}={quoted(mask.raw or '')} hides every device{hip}",
             remedy=f"unset {mask.variable}, or list the devices to use: {mask.variable}=0",
         )
 

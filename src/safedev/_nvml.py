@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from pathlib import Path
 
 from safedev import _library
 from safedev._snapshot import PhysicalDevice
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer")
 
 NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+
+BUS = Path("/sys/bus/pci/devices")
 
 SECONDS = 10.0
 """How long an answer of NVML is waited for: where the driver keeps no state between uses, the first takes seconds."""
@@ -55,6 +58,22 @@ def vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]]:
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
     """
     return _bounded(_vitals) or ("", None, {})
+
+
+def on_bus() -> int | None:
+    """How many NVIDIA devices are on the bus of the host, shown to this container or not; None where that is not told.
+
+    Source:
+        https://docs.kernel.org/PCI/sysfs-pci.html; vendor 10de is NVIDIA, class 03 a display controller.
+    """
+    found = 0
+    try:
+        for device in BUS.iterdir():
+            if (device / "vendor").read_text().strip() == "0x10de":
+                found += (device / "class").read_text().startswith("0x03")
+    except (OSError, ValueError):
+        return None
+    return found
 
 
 def _count() -> int | None:

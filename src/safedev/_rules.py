@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
+    from safedev._snapshot import Snapshot
 
     Rule = Callable[[Diagnosis, Sequence[Finding]], Iterator[Finding]]
 
@@ -219,10 +220,21 @@ def _out_of_range(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
     if case.request.kind == "ordinal" and case.device is None and snapshot.device_count and not _causes(found):
         yield Finding(
             code="out-of-range",
-            reason=f"{quoted_number(asked or 0)} is at least {snapshot.device_count}, the number of visible devices",
+            reason=f"{quoted_number(asked or 0)} is at least {snapshot.device_count}, the number of visible devices"
+            + _elsewhere(snapshot),
             remedy=use_one_of(snapshot),
             suggestion=first(snapshot),
         )
+
+
+def _elsewhere(snapshot: Snapshot) -> str:
+    """What shows that the host has more devices than this container or job, in a clause."""
+    given, host = snapshot.physical_count, snapshot.variables.get("NVIDIA_VISIBLE_DEVICES")
+    if given is not None and snapshot.on_bus is not None and snapshot.on_bus > given:
+        return f"; the host has {snapshot.on_bus}, and this container or job was given {given}, which count from 0"
+    if host and host[0].isdecimal():
+        return f"; NVIDIA_VISIBLE_DEVICES={quoted(host)} counts devices on the host, and inside they count from 0"
+    return ""
 
 
 def _causes(found: Sequence[Finding]) -> set[str]:
@@ -236,6 +248,7 @@ RULES: tuple[Rule, ...] = (
     _old_driver,
     _build_without_cuda,
     _mask_rules.too_late,
+    _mask_rules.not_in_force,
     _mask_rules.stacked_masks,
     _mask_rules.mask_defects,
     _mask_rules.unknown_entry,

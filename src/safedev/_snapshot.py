@@ -89,7 +89,9 @@ class Snapshot:
         found: The ordinals whose UUID fits a request by UUID; None: not asked, or nobody could tell.
         physical_count: Devices of the machine, by NVML; None: unknown.
         physical: The same, one by one; None: unknown.
+        on_bus: NVIDIA devices on the bus of the host, which a container does not narrow; None: unknown.
         uuids: UUIDs of the visible devices by ordinal, from a driver that has started; None: unknown.
+        exported: The mask as libraries of this process see it, where that is another than in ``os.environ``.
         misspelled: Names of variables that are nearly that of a mask, while none is set.
         refusal: What the driver said when the device was made current; empty: nothing.
         refused: The device that it said it of, as ``cuda:0``.
@@ -112,7 +114,9 @@ class Snapshot:
     found: tuple[int, ...] | None = None
     physical_count: int | None = None
     physical: tuple[PhysicalDevice, ...] | None = None
+    on_bus: int | None = None
     uuids: tuple[str, ...] | None = None
+    exported: Mask | None = None
     misspelled: tuple[str, ...] = ()
     refusal: str = ""
     refused: str = ""

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import torch
 
-from safedev import _driver, _nvml
+from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._misspelled import misspelled
+from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from safedev._sharing import sharing_of
 from safedev._snapshot import Snapshot, expected_devices
 from safedev._text import LIMIT
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     Launched = tuple[Launch | None, LocalRankError | None, Sharing | None]
 
 # Read to explain; nothing is decided by them.
-SHOWN = ("CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+SHOWN = (CUDA_VISIBLE_DEVICES, "CUDA_DEVICE_ORDER", HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, "NVIDIA_VISIBLE_DEVICES")
 
 # `warnings.catch_warnings` in two threads at once can leave the filters changed for good.
 _counting = threading.Lock()
@@ -48,7 +49,7 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
     serves = _nvml.cuda_version() if driver is None and count and torch.version.cuda else None
     if too_old(serves, torch.version.cuda):
         count = 0
-    mask = parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
+    mask = _mask(environ)
     auto = request.kind == "auto"
     accelerator, there = _accelerator() if request.kind == "accelerator" or (auto and not count) else ("", 0)
     launched: Launched = (None, None, None)
@@ -85,8 +86,8 @@ def look_closer(
         snapshot: What was decided on; its counts are kept.
         environ: The variables, as far as they have been read.
         names: Names of all variables that are set, for misspelled ones.
-        deep: Whether the devices of the machine are asked for one by one, which takes milliseconds, even where that
-            can hardly explain anything: the count is not 0, and no UUID plays a part.
+        deep: Whether the devices of the machine, and those on its bus, are asked for one by one, which takes
+            milliseconds, even where that can hardly explain anything: the count is not 0, and no UUID plays a part.
     """
     uuids = any(isinstance(entry, str) for entry in snapshot.mask.entries)
     physical = _nvml.inventory() if deep or uuids or request.kind == "uuid" or not snapshot.device_count else None
@@ -101,11 +102,14 @@ def look_closer(
         count = snapshot.device_count or snapshot.accelerator_count
         launch, error, sharing = _launched(snapshot.mask, count, environ)
         snapshot = replace(snapshot, launch=launch, launch_error=error, sharing=sharing)
+    exported = _library.environment(snapshot.mask.variable)
     return replace(
         snapshot,
+        exported=None if exported == snapshot.mask.raw else parse_mask(exported, variable=snapshot.mask.variable),
         physical=physical,
         physical_count=number,
         uuids=_driver.uuids() if snapshot.driver_count and physical else None,
+        on_bus=_nvml.on_bus() if deep or not snapshot.device_count else None,
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),
         variables=environ.read(),
     )
@@ -149,9 +153,9 @@ def make_current(device: torch.device) -> None:
             set_device(device)
 
 
-def version() -> str:
-    """The version of torch."""
-    return str(torch.__version__)
+def versions() -> tuple[str, str | None, str | None]:
+    """The versions of torch, of the CUDA and of the HIP that it was built for; None: it was not."""
+    return str(torch.__version__), torch.version.cuda, torch.version.hip
 
 
 def exercise(ordinal: int) -> Iterator[tuple[str, object]]:
@@ -192,6 +196,17 @@ def too_old(serves: int | None, build: str | None) -> bool:
     """
     major = (build or "").partition(".")[0]
     return serves is not None and major.isdecimal() and serves // 1000 < int(major)
+
+
+def _mask(environ: Variables) -> Mask:
+    """The mask that torch counts by: on ROCm HIP's, where it is set.
+
+    Source:
+        ``torch/cuda/__init__.py``, ``_parse_visible_devices``, torch 2.5 to 2.14.
+    """
+    if torch.version.hip and (raw := environ.get(HIP_VISIBLE_DEVICES)) is not None:
+        return parse_mask(raw, variable=HIP_VISIBLE_DEVICES)
+    return parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
 
 
 def _count() -> tuple[int, str]:

@@ -77,7 +77,7 @@ def guard_visible_devices(
     change = _change(mask, world, devices, order)
     if change and environ is None:
         _refuse_too_late(mask, change)
-    _write(world, change)
+    _write(world, change, mask, seen_by_libraries=environ is None)
     return parse_mask(world.get(CUDA_VISIBLE_DEVICES))
 
 
@@ -256,11 +256,27 @@ def _refuse_too_late(mask: Mask, change: Mapping[str, str]) -> None:
     )
 
 
-def _write(world: MutableMapping[str, str], change: Mapping[str, str]) -> None:
+def _refuse_unseen(mask: Mask, change: Mapping[str, str]) -> None:
+    """Refuse where what was written to ``os.environ`` did not reach the environment that libraries read."""
+    from safedev import _library
+
+    unseen = [name for name, value in change.items() if _library.environment(name) != value]
+    if unseen:
+        raise MaskError(
+            mask,
+            f"{unseen[0]} cannot be set: os.environ has been replaced, and what is written there reaches no library\n"
+            "  fix: change os.environ in place (os.environ.update(...)), never assign to it [mask-not-in-force]",
+        )
+
+
+def _write(world: MutableMapping[str, str], change: Mapping[str, str], mask: Mask, *, seen_by_libraries: bool) -> None:
+    """Write all of *change*, or nothing."""
     before = {name: world.get(name) for name in change}
     try:
         for name, value in change.items():
             world[name] = value
+        if change and seen_by_libraries:
+            _refuse_unseen(mask, change)
     except BaseException:
         for name, old in before.items():
             if old is None:

@@ -247,3 +247,28 @@ def test_nvml_that_never_answers_is_given_up(rig: Any) -> None:
     result = rig.call(code, gpus=4, settings={"PRETEND_NVML_HANG": "nvmlDeviceGetCount_v2"}, fresh=True, timeout=30)
 
     assert "1" == result.value
+
+
+def test_a_replaced_environment_is_noticed(rig: Any) -> None:
+    """
+    What is written to a dictionary put in place of ``os.environ`` reaches no
+    library: the guard refuses, and the diagnosis names it.
+    """
+    code = """
+    import os, safedev
+    os.environ = dict(os.environ)
+    try:
+        safedev.guard_visible_devices(1)
+        told = "nothing"
+    except safedev.MaskError as error:
+        told = str(error)
+    unchanged = "CUDA_VISIBLE_DEVICES" not in os.environ
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    [told, unchanged, [finding.code for finding in safedev.diagnose(0).findings]]
+    """
+
+    told, unchanged, codes = rig.call(code, gpus=4).value
+
+    assert "[mask-not-in-force]" in told
+    assert unchanged
+    assert ["mask-not-in-force"] == codes
