@@ -55,7 +55,7 @@ def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
     outer, hip = (snapshot.variables.get(name) for name in (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES))
     name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
-    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES)
+    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES) or snapshot.mask.raw
     if not snapshot.hip_build or outer is None or not inner or not wants_cuda(case):
         return
     shown, lost = stacked(outer, inner)
@@ -63,7 +63,7 @@ def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         yield Finding(
             code="masks-stacked",
             reason=f"{ROCR_VISIBLE_DEVICES}={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
-            f"inside what it leaves: ROCm shows {counted(shown, 'device')} at most, and torch counts {snapshot.device_count}",
+            f"inside what it leaves: ROCm shows {counted(shown, 'device')}, and torch counts {snapshot.device_count}",
             remedy=f"set one of them alone, or count in {name} from 0 inside what {ROCR_VISIBLE_DEVICES} leaves",
         )
 

@@ -572,8 +572,10 @@ TWINS = [
     pytest.param(
         "masks-stacked",
         0,
-        seen(1, cuda_build=None, hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2", "HIP_VISIBLE_DEVICES": "2"}),
-        id="masks-stacked:the-device-is-there",
+        seen(
+            1, cuda_build=None, hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1"}
+        ),
+        id="masks-stacked:both-agree",
     ),
     pytest.param(
         "masks-stacked",
@@ -679,7 +681,7 @@ def test_the_most_specific_reason_comes_first() -> None:
         pytest.param("cuda", seen(0), "cuda is invalid: no CUDA device is visible", id="none-visible"),
         pytest.param("xpu", seen(2), "xpu is invalid: no xpu device is visible", id="another-kind"),
         pytest.param(0, seen(1), "cuda:0 is valid: cuda:0 is the only visible device", id="valid"),
-        pytest.param(None, seen(1), "auto is cuda:0: cuda:0 is the only visible device", id="chosen"),
+        pytest.param(None, seen(1), "the device of this process is cuda:0: cuda:0 is the only visible device", id="chosen"),
         pytest.param(
             "xpu:0",
             seen(2, accelerator="xpu", accelerator_count=1),
@@ -707,7 +709,7 @@ def test_the_most_specific_reason_comes_first() -> None:
         pytest.param(
             "cuda",
             seen(0, physical_count=2),
-            "cuda cannot be had: the machine has CUDA devices, and this process can use none",
+            "no CUDA device can be used: this process sees none, although the machine has 2 CUDA devices",
             id="unusable",
         ),
         pytest.param("GPU-1", seen(1, found=()), "GPU-1 is invalid: cuda:0 is the only visible device", id="uuid"),
@@ -761,7 +763,7 @@ def test_the_mask_is_shown_where_it_is_sound() -> None:
     """
     A sound mask is shown as it is; there is nothing to mark.
     """
-    lines = judge(request_for(5), seen(2, "4,5")).render().splitlines()
+    lines = judge(request_for(7), seen(2, "4,5")).render().splitlines()
 
     assert "  mask: CUDA_VISIBLE_DEVICES='4,5'" in lines
     assert [] == [line for line in lines if "^" in line]
@@ -780,7 +782,7 @@ def test_what_the_driver_said_is_quoted() -> None:
     """
     snapshot = seen(1, driver_count=1, refusal=LOST, refused="cuda:0")
 
-    assert f"\n  the driver said: {LOST!r}\n" in judge(request_for(0), snapshot).render()
+    assert f"refuses: {LOST!r} [device-unusable]\n" in judge(request_for(0), snapshot).render()
 
 
 # ---- for any request and any reading
