@@ -1,0 +1,505 @@
+"""What differs between versions and builds of torch, by stand-ins for the parts that differ."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from safedev import _driver, _nvml, _torch
+from safedev._request import request_for
+from safedev._snapshot import PhysicalDevice, Snapshot, Variables
+
+NOTHING: dict[str, Any] = {"is_available": lambda: False, "device_count": lambda: 0}
+
+
+@pytest.fixture(autouse=True)
+def sleeping_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build of torch for CUDA, a driver that sleeps, and NVML that is missing; a test says what differs."""
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for module, name, answer in (
+        (_driver, "frozen_count", None),
+        (_driver, "in_bad_fork", False),
+        (_driver, "uuids", None),
+        (_driver, "uuids_from_child", None),
+        (_nvml, "cuda_version", None),
+        (_nvml, "count", None),
+        (_nvml, "inventory", None),
+    ):
+        monkeypatch.setattr(module, name, lambda answer=answer: answer)
+
+
+def read(preferred: object = None, **variables: str) -> Snapshot:
+    """The reading for one request."""
+    return _torch.take_snapshot(request_for(preferred), Variables(variables))
+
+
+# ---- other accelerators
+
+
+def accelerator(monkeypatch: pytest.MonkeyPatch, current: Any, **functions: Any) -> None:
+    """torch.accelerator, as it is from torch 2.6 on."""
+
+    def current_accelerator() -> Any:
+        if isinstance(current, Exception):
+            raise current
+        return current
+
+    api = SimpleNamespace(current_accelerator=current_accelerator, **({"device_count": lambda: 2} | functions))
+    monkeypatch.setattr(torch, "accelerator", api, raising=False)
+
+
+def before_2_6(monkeypatch: pytest.MonkeyPatch, *, xpu: dict[str, Any] = NOTHING, mps: bool = False) -> None:
+    """torch 2.4 and 2.5: no torch.accelerator; torch.xpu and torch.backends.mps have always been there."""
+    monkeypatch.delattr(torch, "accelerator", raising=False)
+    monkeypatch.setattr(torch, "xpu", SimpleNamespace(**(NOTHING | xpu)))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+
+XPU = {"is_available": lambda: True, "device_count": lambda: 3}
+
+
+@pytest.mark.parametrize(
+    ("current", "functions", "answer"),
+    [
+        pytest.param(torch.device("xpu"), {}, ("xpu", 2), id="another-kind"),
+        pytest.param(torch.device("mps"), {"device_count": lambda: 1}, ("mps", 1), id="the-only-one-of-its-kind"),
+        pytest.param(torch.device("cuda"), {}, ("", 0), id="cuda-is-no-other-kind"),
+        pytest.param(None, {}, ("", 0), id="none-from-2.7-on"),
+        pytest.param(
+            RuntimeError("Cannot access accelerator device when none is available."), {}, ("", 0), id="none-in-2.6"
+        ),
+        pytest.param(torch.device("xpu"), {"device_count": lambda: 0}, ("xpu", 0), id="a-build-without-its-device"),
+    ],
+)
+def test_the_accelerator_is_the_one_that_torch_names(
+    monkeypatch: pytest.MonkeyPatch, current: Any, functions: dict[str, Any], answer: tuple[str, int]
+) -> None:
+    """
+    By torch.accelerator, whose answer for none differs between versions.
+    """
+    accelerator(monkeypatch, current, **functions)
+    snapshot = read("xpu")
+
+    assert answer == (snapshot.accelerator, snapshot.accelerator_count)
+
+
+def test_an_accelerator_that_cannot_be_counted_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A driver that fails is not a traceback.
+    """
+
+    def failing() -> int:
+        raise RuntimeError("level zero: device lost")
+
+    accelerator(monkeypatch, torch.device("xpu"), device_count=failing)
+
+    assert ("", 0) == (read("xpu").accelerator, read("xpu").accelerator_count)
+
+
+@pytest.mark.parametrize(
+    ("xpu", "mps", "answer"),
+    [
+        pytest.param(XPU, False, ("xpu", 3), id="xpu"),
+        pytest.param(NOTHING, True, ("mps", 1), id="mps"),
+        pytest.param(NOTHING, False, ("", 0), id="none"),
+    ],
+)
+def test_before_2_6_xpu_and_mps_are_asked_themselves(
+    monkeypatch: pytest.MonkeyPatch, xpu: dict[str, Any], mps: bool, answer: tuple[str, int]
+) -> None:
+    """
+    torch 2.4 and 2.5 have no torch.accelerator.
+    """
+    before_2_6(monkeypatch, xpu=xpu, mps=mps)
+    snapshot = read("mps")
+
+    assert answer == (snapshot.accelerator, snapshot.accelerator_count)
+
+
+@pytest.mark.parametrize(
+    ("preferred", "count", "asked"),
+    [
+        pytest.param(None, 0, True, id="auto-without-cuda"),
+        pytest.param(None, 1, False, id="auto-with-cuda"),
+        pytest.param("cuda", 0, False, id="cuda"),
+        pytest.param(0, 0, False, id="an-ordinal"),
+        pytest.param("xpu", 1, True, id="by-its-kind"),
+    ],
+)
+def test_other_accelerators_are_asked_for_only_where_they_matter(
+    monkeypatch: pytest.MonkeyPatch, preferred: object, count: int, asked: bool
+) -> None:
+    """
+    torch.accelerator.device_count() starts the driver in torch 2.6 and 2.7.
+    """
+    questions = []
+    accelerator(monkeypatch, None)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: questions.append(1))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    read(preferred)
+
+    assert asked is bool(questions)
+
+
+def test_a_cuda_device_is_made_current_by_torch_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    With its ordinal.
+    """
+    made = []
+    monkeypatch.setattr(torch.cuda, "set_device", made.append)
+    _torch.make_current(torch.device("cuda", 1))
+
+    assert [torch.device("cuda", 1)] == made
+
+
+def test_nothing_is_made_current_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The CPU is always there.
+    """
+    accelerator(monkeypatch, None)  # any question to it fails
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: pytest.fail("CUDA was asked"))
+
+    assert _torch.make_current(torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["set_device_index"], id="the-name-of-today"),
+        pytest.param(["set_device_idx"], id="the-name-of-2.6"),
+        pytest.param(["set_device_index", "set_device_idx"], id="both-while-one-is-deprecated"),
+    ],
+)
+def test_another_accelerator_is_made_current_by_its_index(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    """
+    By the newer of the two names that the function has had.
+    """
+    made: list[tuple[str, int]] = []
+    functions = {name: lambda index, name=name: made.append((name, index)) for name in names}
+    accelerator(monkeypatch, torch.device("xpu"), **functions)
+    _torch.make_current(torch.device("xpu", 1))
+
+    assert [(names[0], 1)] == made
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"), [pytest.param("xpu", [torch.device("xpu", 0)], id="xpu"), pytest.param("mps", [], id="mps")]
+)
+def test_before_2_6_each_kind_makes_its_devices_current(
+    monkeypatch: pytest.MonkeyPatch, kind: str, made: list[torch.device]
+) -> None:
+    """
+    torch.xpu has a function for it; torch.mps has none, and one device.
+    """
+    done: list[torch.device] = []
+    before_2_6(monkeypatch, xpu={"set_device": done.append})
+    _torch.make_current(torch.device(kind, 0))
+
+    assert made == done
+
+
+# ---- counting
+
+
+@pytest.mark.parametrize(
+    ("error", "evidence"),
+    [
+        pytest.param(
+            ValueError("invalid literal for int() with base 10: '+'"), "ValueError: invalid literal", id="parser"
+        ),
+        pytest.param(RuntimeError("HIP_VISIBLE_DEVICES contains more"), "RuntimeError: HIP_VISIBLE", id="rocm"),
+        pytest.param(OSError("libnvidia-ml"), "OSError: libnvidia-ml", id="library"),
+        pytest.param(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"), "UnicodeDecodeError: ", id="nonsense"),
+    ],
+)
+def test_a_count_that_fails_is_zero(monkeypatch: pytest.MonkeyPatch, error: Exception, evidence: str) -> None:
+    """
+    What torch raised is kept as evidence, and comes out as no traceback.
+    """
+
+    def device_count() -> int:
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "device_count", device_count)
+    snapshot = read(0)
+
+    assert 0 == snapshot.device_count
+    assert snapshot.count_evidence.startswith(evidence)
+
+
+def test_a_negative_count_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    torch answers -1 where NVML does not, and passes it on in some versions.
+    """
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: -1)
+
+    assert 0 == read(0).device_count
+
+
+def warn_as(filename: str, text: str) -> int:
+    warnings.warn_explicit(text, UserWarning, filename, 1)
+    return 1
+
+
+def test_torchs_own_warnings_are_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    They are not shown to the caller, who did not ask for a count.
+    """
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: warn_as(torch.cuda.__file__, "Can't initialize NVML"))
+    snapshot = read(0)
+
+    assert (1, "Can't initialize NVML") == (snapshot.device_count, snapshot.count_evidence)
+
+
+def test_a_warning_of_another_thread_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What was warned of meanwhile from elsewhere is not swallowed.
+    """
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: warn_as("/elsewhere/user.py", "look out"))
+
+    with pytest.warns(UserWarning, match="look out"):
+        snapshot = read(0)
+
+    assert "" == snapshot.count_evidence
+
+
+def test_what_torch_said_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A message of any length is evidence of a limited one.
+    """
+
+    def device_count() -> int:
+        raise RuntimeError("x" * 10**6)
+
+    monkeypatch.setattr(torch.cuda, "device_count", device_count)
+
+    assert 1000 > len(read(0).count_evidence)
+
+
+def test_a_lock_that_a_fork_copied_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A process that was forked while another thread counted still gets its answer, and leaves the lock as it was.
+    """
+    copied = threading.Lock()
+    copied.acquire()
+    monkeypatch.setattr(_torch, "_counting", SimpleNamespace(acquire=lambda timeout: False, release=copied.release))
+
+    assert 2 == read(0).device_count
+    assert copied.locked()
+
+
+def test_the_lock_is_given_back() -> None:
+    """
+    The next count does not wait.
+    """
+    read(0)
+
+    assert not _torch._counting.locked()
+
+
+def test_a_driver_that_has_started_is_the_one_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    torch is then not asked: its answer may be older.
+    """
+    monkeypatch.setattr(_driver, "frozen_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: pytest.fail("torch was asked"))
+    snapshot = read(0)
+
+    assert (1, 1) == (snapshot.device_count, snapshot.driver_count)
+
+
+def test_in_a_forked_process_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    torch would repeat the parent's count, of devices that this process cannot use.
+    """
+    monkeypatch.setattr(_driver, "in_bad_fork", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: pytest.fail("torch was asked"))
+    snapshot = read(0)
+
+    assert (0, True) == (snapshot.device_count, snapshot.forked)
+
+
+# Within one major version of CUDA a driver serves every minor one:
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+@pytest.mark.parametrize(
+    ("serves", "build", "old"),
+    [
+        pytest.param(11040, "12.8", True, id="one-major-version-behind"),
+        pytest.param(12020, "12.8", False, id="the-same-major-version"),
+        pytest.param(12080, "12.8", False, id="the-same-version"),
+        pytest.param(13000, "12.8", False, id="newer"),
+        pytest.param(12080, "13.0", True, id="behind-a-round-number"),
+        pytest.param(9020, "10.2", True, id="two-digits"),
+        pytest.param(None, "12.8", False, id="not-told"),
+        pytest.param(11040, None, False, id="no-cuda-in-torch"),
+        pytest.param(11040, "unknown", False, id="a-build-of-ones-own"),
+    ],
+)
+def test_a_driver_may_be_too_old_for_this_torch(serves: int | None, build: str | None, old: bool) -> None:
+    """
+    Its major version of CUDA must be torch's or a later one.
+    """
+    assert old is _torch.too_old(serves, build)
+
+
+@pytest.mark.parametrize(
+    ("serves", "build", "count"),
+    [
+        pytest.param(11040, "12.8", 0, id="too-old"),
+        pytest.param(12080, "12.8", 2, id="new-enough"),
+        pytest.param(11040, None, 2, id="no-cuda-in-torch"),
+    ],
+)
+def test_devices_of_a_driver_that_is_too_old_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, serves: int, build: str | None, count: int
+) -> None:
+    """
+    NVML counts devices whose driver cannot start.
+    """
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: serves)
+    monkeypatch.setattr(torch.version, "cuda", build)
+
+    assert count == read(0).device_count
+
+
+# ---- refusals
+
+
+def test_a_refusal_is_noted_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    And with the driver's own count, which is the true one if it has started meanwhile.
+    """
+    monkeypatch.setattr(_driver, "frozen_count", lambda: 1)
+    error = RuntimeError("\nCUDA error: invalid device ordinal\nCUDA kernel errors might be ...\n")
+    snapshot = _torch.refused(read(1), error, torch.device("cuda", 1))
+
+    assert ("CUDA error: invalid device ordinal", "cuda:1") == (snapshot.refusal, snapshot.refused)
+    assert (1, 1) == (snapshot.driver_count, snapshot.device_count)
+
+
+def test_a_driver_that_did_not_start_leaves_the_count() -> None:
+    """
+    What was counted stays as it was read.
+    """
+    snapshot = _torch.refused(read(1), AssertionError("Torch not compiled with CUDA enabled"), torch.device("cuda", 1))
+
+    assert (None, 2) == (snapshot.driver_count, snapshot.device_count)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(RuntimeError(), "RuntimeError", id="no-words"),
+        pytest.param(RuntimeError(" \n "), "RuntimeError", id="blank-words"),
+        pytest.param(RuntimeError("x" * 10**6), "x" * 288, id="a-million-letters"),
+    ],
+)
+def test_a_refusal_always_has_words(error: Exception, words: str) -> None:
+    """
+    Neither none nor too many.
+    """
+    assert words == _torch.refused(read(1), error, torch.device("cuda", 1)).refusal
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(RuntimeError, id="what-the-driver-raises"),
+        pytest.param(AssertionError, id="what-a-build-without-cuda-raises"),
+        pytest.param(torch.cuda.DeferredCudaCallError, id="what-a-late-call-raises"),
+        pytest.param(torch.cuda.OutOfMemoryError, id="out-of-memory"),
+        pytest.param(NotImplementedError, id="not-implemented"),
+    ],
+)
+def test_what_torch_raises_for_a_device_is_a_refusal(error: type[Exception]) -> None:
+    """
+    Each of the classes that torch's set_device has raised.
+    """
+    assert issubclass(error, _torch.REFUSALS)
+
+
+# ---- UUIDs
+
+DEVICES = tuple(PhysicalDevice(index=n, uuid=f"GPU-{n}{n}aa", name="T4") for n in range(2))
+
+
+@pytest.mark.parametrize(
+    ("uuid", "mask", "found"),
+    [
+        pytest.param("GPU-11", None, (1,), id="no-mask"),
+        pytest.param("GPU-11AA", None, (1,), id="capitals"),
+        pytest.param("GPU-11", "1,0", (0,), id="numbers"),
+        pytest.param("GPU-99", None, (), id="unknown"),
+        pytest.param("GPU-99", "GPU-99,GPU-11", (0,), id="in-the-masks-own-text"),
+        pytest.param("MIG-5", "MIG-5,MIG-6", (0,), id="an-instance-in-the-masks-own-text"),
+    ],
+)
+def test_a_uuid_is_found(monkeypatch: pytest.MonkeyPatch, uuid: str, mask: str | None, found: tuple[int, ...]) -> None:
+    """
+    In the text of the mask, or among the devices that NVML lists.
+    """
+    monkeypatch.setattr(_nvml, "inventory", lambda: DEVICES)
+    variables = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
+
+    assert found == read(uuid, **variables).found
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        pytest.param(("GPU-7a", "GPU-7b"), (0, 1), id="ambiguous"),
+        pytest.param(("GPU-8", "GPU-7"), (1,), id="one"),
+        pytest.param((), (), id="none"),
+        pytest.param(None, None, id="nobody-can-tell"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["uuids", "uuids_from_child"])
+def test_a_uuid_is_found_by_a_driver(monkeypatch: pytest.MonkeyPatch, asked: str, known: Any, found: Any) -> None:
+    """
+    By this process's own if it has started, else by that of a child process.
+    """
+    monkeypatch.setattr(_driver, asked, lambda: known)
+    if asked == "uuids":
+        monkeypatch.setattr(_driver, "frozen_count", lambda: 2)
+
+    assert found == read("GPU-7").found
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param((PhysicalDevice(index=0, uuid="GPU-7", mig=True),) * 2, id="divided-into-instances"),
+        pytest.param((PhysicalDevice(index=0), PhysicalDevice(index=1)), id="uuids-refused"),
+        pytest.param(
+            (PhysicalDevice(index=0, uuid="GPU-7", name="A"), PhysicalDevice(index=1, name="B")), id="unknown-order"
+        ),
+        pytest.param((PhysicalDevice(index=0, uuid="GPU-7"),), id="another-number-of-devices"),
+    ],
+)
+def test_where_nvml_cannot_tell_the_ordinals_a_child_is_asked(
+    monkeypatch: pytest.MonkeyPatch, devices: tuple[PhysicalDevice, ...]
+) -> None:
+    """
+    NVML's order is not taken for CUDA's.
+    """
+    monkeypatch.setattr(_nvml, "inventory", lambda: devices)
+    monkeypatch.setattr(_driver, "uuids_from_child", lambda: ("GPU-8", "GPU-7"))
+
+    assert (1,) == read("GPU-7").found
+
+
+def test_where_nothing_is_visible_no_child_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    No device has the UUID.
+    """
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(_driver, "uuids_from_child", lambda: pytest.fail("a child was started"))
+
+    assert () == read("GPU-7").found
