@@ -13,7 +13,7 @@ import pytest
 import rig as module
 from rig import Rig, RigTimeoutError
 
-LEFT = "rig-child-left-behind"
+LEFT = f"rig-child-left-behind-{os.getpid()}"
 LEAVE = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)', '{LEFT}'])"
 
 
