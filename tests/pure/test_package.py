@@ -112,7 +112,7 @@ def test_the_wheel_holds_every_file_of_the_source() -> None:
     source = {
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.suffix == ".py" or path.name == "py.typed"
     }
 
     assert source == {name for name in wheel_files() if name.startswith("safedev/")}
