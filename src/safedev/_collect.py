@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import platform
-import threading
 from dataclasses import asdict, replace
 
 import safedev
 from safedev import _nvml, launchers
+from safedev._child import can_fork, in_children
 from safedev._diagnosis import OBSERVATIONS, Finding, judge
+from safedev._launch import UNKNOWN
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._report import SCHEMA, USABLE, verdict
 from safedev._request import request_for
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
     from safedev._report import Report
     from safedev.launchers import Launch
 
+    Versions = tuple[str | None, str | None, str | None]
     Levelled = tuple[str, Finding]  # "fault", "warning" or "observation", and what it is about
     Vitals = dict[int, tuple[int, int, str]]
 
-WARNINGS = frozenset({"device-slow", "launcher-doubt", "order-ambiguous", "stale-local-rank"})
-"""Codes of findings that neither stop a run nor mislead it by themselves."""
+WARNINGS = frozenset({"order-ambiguous", "stale-local-rank"})
+"""Codes of a diagnosis that neither stop a run nor mislead it by themselves."""
 
 # What a device's state means, and what to do about it.
 _TROUBLES = {
@@ -77,40 +80,40 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         strict: Whether a finding of level ``warning`` makes the status 1.
     """
     environ = Variables(os.environ)
-    case, version, trouble = _read(environ, seconds)
-    snapshot, count = case.snapshot, case.snapshot.device_count
-    driver, serves, vitals = _nvml.vitals() if version is None or not trouble else ("", None, {})
+    case, (torch, cuda, hip), trouble = _read(environ, seconds)
+    snapshot, count, known = case.snapshot, case.snapshot.device_count, trouble is None
     trials = try_devices(range(count + 1), seconds) if allocate and count else []
+    driver, serves, vitals = _nvml.vitals() if known or torch is None else ("", None, {})
     devices = list(_devices(snapshot, trials, vitals))
-    found = [*trouble, *_of_trials(devices, trials, snapshot, seconds), *_of_case(case, missing=version is None)]
-    beyond = trials[-1] if trials else None
+    found = [("fault", trouble)] if trouble is not None else list(_of_trials(devices, trials, snapshot, seconds))
+    found += _of_case(case, known=known)
     serious = {"fault", "warning"} if strict else {"fault"}
     report: Report = {
         "schema": SCHEMA,
         "verdict": "",
         "status": int(any(level in serious for level, _ in found)),
-        "device": None if version is None else case.device,
+        "device": case.device if known else None,
         "versions": {
             "safedev": safedev.__version__,
             "python": platform.python_version(),
-            "torch": version,
-            "torch_cuda": snapshot.cuda_build,
-            "torch_hip": snapshot.hip_build,
+            "torch": torch,
+            "torch_cuda": cuda,
+            "torch_hip": hip,
             "driver": driver or None,
             "driver_cuda": f"{serves // 1000}.{serves % 1000 // 10}" if serves else None,
         },
         "mask": asdict(snapshot.mask),
-        "variables": environ.read(),
-        "device_count": count,
+        "device_count": count if known else None,
         "physical_count": snapshot.physical_count or len(vitals) or None,
         "accelerator": snapshot.accelerator or None,
         "accelerator_count": snapshot.accelerator_count,
         "devices": devices,
-        "past_end": beyond and {"device": f"cuda:{count}", "refused": _refused(beyond), "said": beyond["said"]},
+        "past_end": _past_end(trials),
         "too_large": {"device": "cuda:256", "refused": resolve(request_for("cuda:256"), snapshot)[0] is None},
         "launch": _launch(snapshot.launch),
         "launch_error": str(snapshot.launch_error) if snapshot.launch_error is not None else None,
         "other_launchers": list(_other_launchers(environ, snapshot.launch)),
+        "variables": {**environ.read(), **snapshot.variables},
         "findings": [{"level": level, **asdict(finding)} for level, finding in found],
         "unseen": list(_unseen(snapshot, driver, devices)),
     }
@@ -124,8 +127,8 @@ def level_of(code: str, case: Diagnosis) -> str:
     return "warning" if code in WARNINGS else "fault"
 
 
-def _read(environ: Variables, seconds: float) -> tuple[Diagnosis, str | None, list[Levelled]]:
-    """What a process without a wish gets; the version of torch; and what kept this from being read in full."""
+def _read(environ: Variables, seconds: float) -> tuple[Diagnosis, Versions, Finding | None]:
+    """What a process without a wish gets; the versions of torch; and what kept that from being read."""
     request = request_for(None)
     try:
         from safedev import _torch
@@ -135,33 +138,58 @@ def _read(environ: Variables, seconds: float) -> tuple[Diagnosis, str | None, li
         missing = Finding(code="torch-missing", reason=f"torch cannot be imported: {words}", remedy=remedy)
         machine = _nvml.inventory()
         number = _nvml.count() if machine is None else len(machine)
-        return (
-            judge(request, replace(_blind(environ), physical=machine, physical_count=number)),
-            None,
-            [("fault", missing)],
-        )
-    snapshot = _within(seconds, lambda: _torch.take_snapshot(request, environ))
-    if snapshot is None:
-        silent = Finding(
-            code="driver-unusable",
-            reason=f"counting the devices did not end within {seconds:g} s: NVML, or the driver, does not answer",
-            remedy="see whether nvidia-smi answers, and what the kernel's log says (dmesg); restart the machine if not",
-        )
-        return judge(request, _blind(environ)), _torch.version(), [("fault", silent)]
-    return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=True)), _torch.version(), []
+        blind = replace(_blind(environ), physical=machine, physical_count=number)
+        return judge(request, blind), (None, None, None), missing
+
+    def question() -> Diagnosis:
+        snapshot = _torch.take_snapshot(request, environ)
+        return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=True))
+
+    case = _asked(question, seconds)
+    if case is not None:
+        return case, _torch.versions(), None
+    silent = Finding(
+        code="driver-unusable",
+        reason=f"counting the devices gave no answer within {seconds:g} s: NVML, or the driver, does not work",
+        remedy="see whether nvidia-smi answers, and what the kernel's log says (dmesg); restart the machine if not",
+    )
+    return judge(request, _blind(environ)), _torch.versions(), silent
+
+
+def _asked(question: Callable[[], Diagnosis], seconds: float) -> Diagnosis | None:
+    """The answer; None if it does not come in time.
+
+    It is asked in a child process, where there can be one. Torch may have to start the driver to count, and a process
+    that has started it cannot fork those that try the devices.
+    """
+    if not can_fork():
+        return question()
+
+    def work(writer: int) -> None:
+        try:
+            answer: Diagnosis | Exception = question()
+        except Exception as error:  # noqa: BLE001 - raised below, where it can be seen
+            answer = error
+        with os.fdopen(writer, "wb") as pipe:
+            pickle.dump(answer, pipe)
+
+    text, ending = in_children([(work, "")], seconds)[0]
+    answer = pickle.loads(text) if ending == "" and text else None  # noqa: S301 - our own child wrote it
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _of_trials(
     devices: Sequence[Report], trials: Sequence[Report], snapshot: Snapshot, seconds: float
 ) -> Iterator[Levelled]:
     """What the trials showed; one finding for all the devices that failed alike."""
-    if trials and not any("driver_count" in trial or trial["state"] == "hung" for trial in trials):
+    if any(trial["state"] == "no-driver" for trial in trials):
         refusal = replace(snapshot, refusal=trials[0]["said"], refused="cuda:0", device_count=0)
         yield from (("fault", f) for f in judge(request_for("cuda:0"), refusal).findings if f.code == "driver-unusable")
-        return
-    if trials and not _refused(trials[-1]):
-        reason = f"torch counts {counted(len(devices), 'device')}, and the driver shows more"
-        yield "fault", Finding(code="out-of-range", reason=reason, remedy="run nvidia-smi, and this command again")
+    if trials and trials[-1]["state"] in USABLE:
+        reason = f"torch counts {counted(len(devices), 'device')} before the driver starts, and the driver shows more"
+        yield "warning", Finding(code="count-disagrees", reason=reason, remedy="name devices by UUID in the mask")
     alike: dict[tuple[str, str], list[str]] = {}
     for device in devices:
         alike.setdefault((device["state"], device["said"]), []).append(f"cuda:{device['ordinal']}")
@@ -170,27 +198,34 @@ def _of_trials(
         if state in _TROUBLES:
             words, remedy = _TROUBLES[state]
             reason = f"{', '.join(names)}: {words.format(seconds)}" + (f" ({quoted(said, 160)})" if said else "")
-            code, level = ("device-slow", "warning") if state == "slow" else ("device-unusable", "fault")
-            yield level, Finding(code=code, reason=reason, remedy=remedy, suggestion=first)
+            if state == "slow":
+                yield "warning", Finding(code="device-slow", reason=reason, remedy=remedy)
+            else:
+                yield "fault", Finding(code="device-unusable", reason=reason, remedy=remedy, suggestion=first)
 
 
-def _of_case(case: Diagnosis, *, missing: bool) -> Iterator[Levelled]:
-    """What the reading shows, before any device is used."""
+def _of_case(case: Diagnosis, *, known: bool) -> Iterator[Levelled]:
+    """What the reading shows, before any device is used; the mask and the launcher alone, where torch told nothing."""
     snapshot = case.snapshot
     if snapshot.launch_error is not None:
-        words, *rest = str(snapshot.launch_error).split("\n")
-        level = "fault" if case.device is None or missing else "warning"
-        yield level, Finding(code="no-local-rank", reason=words, remedy="; ".join(line.strip() for line in rest))
+        level = "warning" if case.device is not None and known else "fault"
+        yield level, Finding(code="no-local-rank", reason=str(snapshot.launch_error).split("\n")[0])
     for finding in case.findings:
-        if not missing or finding.code.startswith("mask-"):
+        if known or finding.code.startswith("mask-"):
             yield level_of(finding.code, case), finding
     if snapshot.launch is not None and snapshot.launch.caution:
         yield "warning", Finding(code="launcher-doubt", reason=snapshot.launch.caution)
-    if case.device == "cpu" and not missing:  # which is in order, and seldom what a run is started for
-        known = {finding.code for finding in case.findings}
+    if known and case.device == "cpu":  # which is in order, and seldom what a run is started for
+        codes = {finding.code for finding in case.findings}
         for finding in judge(request_for("cuda"), snapshot).findings:
-            if finding.code not in known:
-                yield "warning", finding
+            if finding.code not in codes:
+                remedy = _NO_DEVICE if finding.code == "no-cuda-device" else finding.remedy
+                yield "warning", replace(finding, remedy=remedy)
+
+
+_NO_DEVICE = (
+    "if the machine has one: see whether nvidia-smi lists it, and whether the container was given it (--gpus all)"
+)
 
 
 def _devices(snapshot: Snapshot, trials: Sequence[Report], vitals: Vitals) -> Iterator[Report]:
@@ -215,8 +250,12 @@ def _devices(snapshot: Snapshot, trials: Sequence[Report], vitals: Vitals) -> It
         }
 
 
-def _refused(trial: Report) -> bool:
-    return trial["state"] not in USABLE
+def _past_end(trials: Sequence[Report]) -> Report | None:
+    """Whether the driver refused the first ordinal past the end; None where that is not known."""
+    if not trials or trials[-1]["state"] not in {"absent", *USABLE}:
+        return None
+    refused = trials[-1]["state"] == "absent"
+    return {"device": f"cuda:{len(trials) - 1}", "refused": refused, "said": trials[-1]["said"]}
 
 
 def _launch(launch: Launch | None) -> Report | None:
@@ -233,7 +272,8 @@ def _other_launchers(environ: Variables, launch: Launch | None) -> Iterator[Repo
             found, error = launcher.detect(environ), None
         except LocalRankError as problem:
             found, error = None, str(problem).split("\n")[0]
-        if error or (found is not None and (launch is None or launcher.name != launch.launcher)):
+        known = launcher.name in {UNKNOWN, launch.launcher if launch is not None else UNKNOWN}
+        if not known and (error or found is not None):
             yield {"launcher": launcher.name, "local_rank": found.local_rank if found else None, "error": error}
 
 
@@ -255,22 +295,3 @@ def _blind(environ: Variables) -> Snapshot:
         error = problem
     mask = parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
     return Snapshot(mask=mask, device_count=0, launch=launch, launch_error=error, variables=environ.read())
-
-
-def _within(seconds: float, question: Callable[[], Snapshot]) -> Snapshot | None:
-    """The answer; None if it does not come in time."""
-    answers: list[Snapshot] = []
-    errors: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            answers.append(question())
-        except Exception as error:  # noqa: BLE001 - raised below, where it can be seen
-            errors.append(error)
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(seconds)
-    for error in errors:
-        raise error
-    return answers[0] if answers else None

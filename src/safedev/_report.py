@@ -71,28 +71,33 @@ def _who(launch: Report | None) -> str:
 
 def _devices_in_a_clause(report: Report) -> str:
     devices, machine = report["devices"], report["physical_count"]
-    if report["versions"]["torch"] is None:
-        return "torch cannot be imported" + (f", and the machine has {counted(machine, 'device')}" if machine else "")
+    if report["device_count"] is None:
+        why = "the devices cannot be counted" if report["versions"]["torch"] else "torch cannot be imported"
+        return why + (f", and the machine has {counted(machine, 'device')}" if machine else "")
     if not devices:
         if report["accelerator_count"]:
             return counted(report["accelerator_count"], f"{report['accelerator']} device")
         return "no CUDA device" + (f" of the {machine} that the machine has" if machine else "")
-    bad = [device for device in devices if device["state"] not in USABLE]
     number = counted(len(devices), "device")
-    if not bad:
-        return f"{number}, all usable" if len(devices) > 1 else f"{number}, usable"
-    if bad[0]["state"] == "untried":
+    if all(device["state"] == "untried" for device in devices):
         return f"{number}, not tried"
-    named = ", ".join(f"cuda:{device['ordinal']} {device['state']}" for device in bad[:4])
-    some = "none usable" if len(bad) == len(devices) else f"{len(bad)} not usable"
-    return f"{number}, {some} ({named}{', ...' if len(bad) > 4 else ''})"
+    bad = [device for device in devices if device["state"] not in USABLE]
+    remarkable = bad or [device for device in devices if device["state"] == "slow"]
+    named = [f"cuda:{device['ordinal']} {device['state']}" for device in remarkable[:4]] + ["..."] * (
+        len(remarkable) > 4
+    )
+    if len(bad) == len(devices) and len({device["state"] for device in bad}) == 1:
+        named = [bad[0]["state"]]
+    some = "none" if len(bad) == len(devices) else f"{len(bad)} not" if bad else "all"
+    usable = "usable" if len(devices) == 1 and not bad else "not usable" if len(devices) == 1 else f"{some} usable"
+    return f"{number}, {usable}" + (f" ({', '.join(named)})" if named else "")
 
 
 def _use(report: Report) -> str:
     device = report["device"]
     if device is not None:
         return f"this process would use {'the CPU' if device == 'cpu' else device}"
-    if report["versions"]["torch"] is None:
+    if report["device_count"] is None:
         return ""
     why = next((finding["code"] for finding in report["findings"] if finding["level"] == "fault"), "")
     return "this process gets no device" + (f" ({why})" if why else "")
@@ -103,7 +108,7 @@ def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]
     room = None if columns is None else columns - _LABEL
     versions = report["versions"]
     builds = [f"built for {name} {versions[key]}" for name, key in _BUILDS if versions[key]]
-    torch = [versions["torch"], *(builds or ["built for no GPU"])] if versions["torch"] else ["cannot be imported"]
+    torch = [versions["torch"], *(builds or ["built without CUDA"])] if versions["torch"] else ["cannot be imported"]
     serves = f", serves CUDA {versions['driver_cuda']}" if versions["driver_cuda"] else ""
     yield "Python", _wrap(f"{versions['python']}, safedev {versions['safedev']}", room)
     yield "torch", _wrap(", ".join(torch), room)
@@ -114,11 +119,11 @@ def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]
     yield "mask", _mask(report["mask"], room)
     for name in _ALSO:
         if name in report["variables"]:
-            yield "and", _wrap(f"{name}={quoted(report['variables'][name])}", room)
+            yield "", _wrap(f"{name}={quoted(report['variables'][name])}", room)
     yield "launcher", _wrap(_launcher(report), room, "  ")
     for other in report["other_launchers"]:
         said = other["error"] or f"local rank {other['local_rank']}"
-        yield "beside it", _wrap(f"{other['launcher']}: {said}", room, "  ")
+        yield "besides", _wrap(f"{other['launcher']}: {said}", room, "  ")
     if report["devices"]:
         yield "past end", _wrap(_past_end(report), room)
     for unseen in report["unseen"]:
@@ -150,7 +155,7 @@ def _mask(mask: Report, room: int | None) -> list[str]:
 def _launcher(report: Report) -> str:
     launch = report["launch"]
     if launch is None:
-        return report["launch_error"] or "none"
+        return "none" if report["launch_error"] is None else "the local rank cannot be told"
     text = f"{launch['launcher']}: local rank {_of(launch, 'local_rank', 'local_world_size')} on this node"
     if launch["rank"] is not None:
         text += f", rank {_of(launch, 'rank', 'world_size')}"
