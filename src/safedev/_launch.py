@@ -10,6 +10,7 @@ from safedev.errors import LocalRankError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 LOCAL_RANK = "LOCAL_RANK"
 UNKNOWN = "unknown"  # the launcher behind a LOCAL_RANK that nobody signed
@@ -150,7 +151,8 @@ class EnvLauncher:
         wrong = _contradiction(values)
         if wrong is None:
             signed = len(values) > 1 or bool(self.requires) or self.local_rank != LOCAL_RANK
-            return Launch(launcher=self.name, sources=tuple(sources), confirmed=signed, **values)  # type: ignore[arg-type]
+            told: dict[str, Any] = values  # its names are those of the fields
+            return Launch(launcher=self.name, sources=tuple(sources), confirmed=signed, **told)
         if self.local_rank != LOCAL_RANK:
             return None
         text, other = environ[LOCAL_RANK], dict(sources)[wrong]

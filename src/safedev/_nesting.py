@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safedev._launch import LOCAL_RANK, UNKNOWN, UNSET, number
+from safedev._launch import LOCAL_RANK, UNKNOWN, number
 from safedev._text import quoted
 from safedev.errors import LocalRankError
 
@@ -90,9 +90,9 @@ def beside_those_around(environ: Mapping[str, str], local: Launch, around: Seque
 
 
 def beside_world_size(environ: Mapping[str, str], outer: Launch) -> Launch:
-    """Warn where ``WORLD_SIZE`` counts more processes than a launcher that started one on this node."""
-    text = environ.get("WORLD_SIZE") if outer.local_world_size == 1 and outer.world_size is not None else None
-    if text is None or text in UNSET or outer.world_size is None or (number(text) or 0) <= outer.world_size:
+    """Warn where ``WORLD_SIZE`` counts more processes than the launcher that started one on this node."""
+    text = environ.get("WORLD_SIZE")
+    if text is None or outer.world_size is None or (number(text) or 0) <= outer.world_size:
         return outer
     caution = (
         f"WORLD_SIZE={quoted(text)} counts more processes than {outer.launcher} started ({outer.world_size}), "

@@ -95,7 +95,7 @@ def register_launcher(launcher: Launcher) -> None:
             raise ValueError(f"there is a launcher named {name!r} already: give this one another name")
         sets_local_rank = [getattr(known, "local_rank", None) == LOCAL_RANK for known in LAUNCHERS]
         first = 0 if getattr(launcher, "local_rank", None) == LOCAL_RANK else sets_local_rank.index(False)
-        LAUNCHERS = (*LAUNCHERS[:first], launcher, *LAUNCHERS[first:])
+        LAUNCHERS = (*LAUNCHERS[:first], launcher, *LAUNCHERS[first:])  # pyright: ignore[reportConstantRedefinition]
 
 
 def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
@@ -115,6 +115,23 @@ def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
             other; or there are several processes and no local rank is to be had.
     """
     environ = os.environ if environ is None else environ
+    local, inner, others = _present(environ)
+    launch: Launch | LocalRankError | None
+    if local is None and len(others) == 1:  # nothing to settle
+        launch = others[0].detect(environ)
+    else:
+        launch = _settle(environ, local, others, inner=inner) if others else local
+    if isinstance(launch, LocalRankError):
+        raise launch
+    if launch is None:
+        _refuse_several(environ)
+    elif local is None and launch.local_world_size == 1:
+        return beside_world_size(environ, launch)
+    return launch
+
+
+def _present(environ: Mapping[str, str]) -> tuple[Launch | LocalRankError | None, bool, list[Launcher]]:
+    """What ``LOCAL_RANK`` says, whether that is certainly the inner launch, and who else left a local rank."""
     get = environ.get
     local: Launch | LocalRankError | None = None
     inner = False
@@ -130,12 +147,7 @@ def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
             continue
         elif variable is None or get(variable):
             others.append(launcher)
-    launch = _settle(environ, local, others, inner=inner) if others else local
-    if isinstance(launch, LocalRankError):
-        raise launch
-    if launch is None:
-        _refuse_several(environ)
-    return launch
+    return local, inner, others
 
 
 def _ask(environ: Mapping[str, str], launcher: Launcher) -> Launch | LocalRankError | None:
@@ -155,9 +167,9 @@ def _settle(
     if inner and isinstance(local, Launch):
         return beside_those_around(environ, local, _answers(environ, others, strict=False))
     outer = innermost(environ, _answers(environ, others, strict=True))
-    if local is None:
-        return outer and beside_world_size(environ, outer)
-    return local if outer is None else inside_or_left_over(environ, local, outer)
+    if local is None or outer is None:
+        return outer or local
+    return inside_or_left_over(environ, local, outer)
 
 
 def _answers(environ: Mapping[str, str], others: list[Launcher], *, strict: bool) -> list[Launch]:

@@ -131,6 +131,8 @@ def test_a_recorded_process_gets_no_undue_warning(environ: dict[str, str], truth
         pytest.param({**TORCHRUN, **slurm(0, 1)}, "torchrun", 1, id="torchrun-in-one-task-a-node"),
         pytest.param({**RAY_TRAIN, **slurm(0, 1)}, "ray-train", 1, id="ray-started-by-slurm"),
         pytest.param({**LIGHTNING, **slurm(0, 1)}, "lightning", 1, id="lightning-children-in-a-one-task-step"),
+        pytest.param({**LIGHTNING, "LOCAL_RANK": "0", **slurm(0, 1)}, "lightning", 0, id="lightning-main-process"),
+        pytest.param({**slurm(0, 1), "WORLD_SIZE": "1"}, "slurm", 0, id="as-many-processes-as-the-step"),
         pytest.param({**DEEPSPEED, **slurm(0, 1)}, "deepspeed", 1, id="deepspeed-in-a-one-task-step"),
         pytest.param({**DEEPSPEED, **hydra(1, 2)}, "deepspeed", 1, id="deepspeed-through-mpich"),
         pytest.param({**openmpi(2, 4), **slurm(0, 1)}, "openmpi", 2, id="mpirun-daemon-is-a-slurm-task"),
@@ -264,6 +266,14 @@ def test_what_no_launcher_started_has_no_launch(environ: dict[str, str]) -> None
     Left-overs, shells and numbers that are no local rank are no launch.
     """
     assert detect_launch(environ) is None
+
+
+@pytest.mark.parametrize("launcher", [pytest.param(row, id=row.name) for row in LAUNCHERS if row.name != "unknown"])
+def test_a_local_rank_without_the_rest_of_its_launcher_is_left_over(launcher: EnvLauncher) -> None:
+    """
+    No launcher but the unknown one behind LOCAL_RANK counts by the variable of its local rank alone.
+    """
+    assert launcher.detect({launcher.local_rank: "1"}) is None
 
 
 @pytest.mark.parametrize(
