@@ -9,7 +9,8 @@ A comment above a block (a line that begins with `%`, which Sphinx leaves out) t
     % not run: REASON       the block is not run
     % shown: REASON         the text is not what the block before it prints
 
-What a Python or shell block prints, warns and raises is the text block that comes next. A line `...` there stands for any.
+What a Python or shell block prints, warns and raises is the text block that comes next. A line `...` there stands for
+any number of lines.
 To write into the pages what their blocks print now: `python tests/docs/test_blocks.py docs/index.md ...`.
 """
 
@@ -98,6 +99,7 @@ def machine(description: str) -> Iterator[None]:
         else:
             special = item
     with ExitStack() as until_the_end:
+        until_the_end.callback(_agree_with_libraries)
         until_the_end.enter_context(mock.patch.object(launchers, "LAUNCHERS", launchers.LAUNCHERS))
         until_the_end.enter_context(fake_cuda(int(count), environ=environ, **options))
         if special:
@@ -105,26 +107,41 @@ def machine(description: str) -> Iterator[None]:
         yield
 
 
+def _agree_with_libraries() -> None:
+    """Undo `os.putenv`, which passes `os.environ` over."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        if name not in os.environ:
+            os.unsetenv(name)
+
+
+def _no_torch(until_the_end: ExitStack) -> None:
+    folder = until_the_end.enter_context(tempfile.TemporaryDirectory())
+    words = "libcudart.so.13: cannot open shared object file: No such file or directory"
+    (Path(folder) / "torch.py").write_text(f"raise ImportError({words!r})\n", encoding="utf-8")
+    path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+    until_the_end.enter_context(mock.patch.dict(os.environ, PYTHONPATH=path))
+
+
 def _cpu_build(until_the_end: ExitStack) -> None:
     until_the_end.enter_context(mock.patch.object(torch.version, "cuda", None))
-    until_the_end.enter_context(mock.patch.object(torch.cuda, "_is_compiled", lambda: False))
+    until_the_end.enter_context(mock.patch.object(torch.cuda, "_is_compiled", return_value=False))
 
 
 def _rocm(until_the_end: ExitStack) -> None:
     until_the_end.enter_context(mock.patch.object(torch.version, "cuda", None))
     until_the_end.enter_context(mock.patch.object(torch.version, "hip", "7.0"))
-    until_the_end.enter_context(mock.patch.object(torch.cuda, "device_count", lambda: 0))
+    until_the_end.enter_context(mock.patch.object(torch.cuda, "device_count", return_value=0))
     for name in ("count", "inventory", "cuda_version"):
-        until_the_end.enter_context(mock.patch.object(_nvml, name, lambda: None))
+        until_the_end.enter_context(mock.patch.object(_nvml, name, return_value=None))
 
 
 def _mig(until_the_end: ExitStack) -> None:
     divided = (PhysicalDevice(index=0, uuid="GPU-11111111-fa4e", name="NVIDIA A100", bus="00000000:01:00.0", mig=True),)
-    until_the_end.enter_context(mock.patch.object(_nvml, "inventory", lambda: divided))
-    until_the_end.enter_context(mock.patch.object(torch.cuda, "device_count", lambda: 1))
+    until_the_end.enter_context(mock.patch.object(_nvml, "inventory", return_value=divided))
+    until_the_end.enter_context(mock.patch.object(torch.cuda, "device_count", return_value=1))
 
 
-SPECIAL = {"cpu-build": _cpu_build, "rocm": _rocm, "mig": _mig}
+SPECIAL = {"cpu-build": _cpu_build, "rocm": _rocm, "mig": _mig, "no-torch": _no_torch}
 
 
 def run_python(block: Block, names: dict[str, Any]) -> str:
@@ -139,16 +156,17 @@ def run_python(block: Block, names: dict[str, Any]) -> str:
         warnings.showwarning = show  # type: ignore[assignment]  # the documented way to take them
         try:
             exec(compile(block.text, block.place, "exec"), names)
-        except Exception as error:  # noqa: BLE001 - what it raises is part of what is shown
+        except Exception as error:  # what it raises is part of what is shown
             out.write("".join(traceback.format_exception_only(error)))
     return out.getvalue()
 
 
 def run_shell(block: Block, folder: Path) -> str:
-    """Run a shell block; return what it prints."""
+    """Run a shell block, as on a machine without a GPU; return what it prints."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     quiet = "ignore:Failed to initialize NumPy:UserWarning"  # torch runs without it, and says so at import
-    environ = {**os.environ, "PATH": path, "PYTHONWARNINGS": quiet, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    always = {"PATH": path, "PYTHONWARNINGS": quiet, "OMP_NUM_THREADS": "1"}
+    environ = {"CUDA_VISIBLE_DEVICES": "-1", **os.environ, **always}
     done = subprocess.run(
         ["bash", "-euc", block.text], cwd=folder, env=environ, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -169,7 +187,7 @@ def outputs(page: Path, folder: Path) -> Iterator[tuple[Block, str, Block | None
     names: dict[str, Any] = {"__name__": "__main__"}
     with ExitStack() as world:
         world.enter_context(machine("2"))
-        for block, follower in zip(found, [*found[1:], None], strict=True):
+        for block, follower in zip(found, [*found[1:], None], strict=False):
             if "machine" in block.marks:
                 world.close()
                 world.enter_context(machine(block.marks["machine"]))
@@ -199,7 +217,7 @@ def disagreements(page: Path, folder: Path) -> list[str]:
 
 
 def rewrite(page: Path, folder: Path) -> None:
-    """Write into a page what its blocks print now, but where it leaves lines out; read the difference before you keep it."""
+    """Write into a page what its blocks print now, but where it leaves lines out. Read the difference."""
     lines = page.read_text(encoding="utf-8").splitlines()
     for _, printed, shown in reversed(list(outputs(page, folder))):
         if shown is not None and not agrees(shown.text, printed) and "..." not in shown.text.splitlines():

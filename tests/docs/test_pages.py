@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 
 
 def codes() -> set[str]:
-    """Return every code that a finding can have: what the package's source gives as `code`, or calls a mask's defect."""
+    """Return every code that a finding can have: what the source gives as `code`, or calls a mask's defect."""
     found: set[str] = set()
     for module in (ROOT / "src" / "safedev").glob("*.py"):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
