@@ -22,7 +22,7 @@ from driver_facts import CALLS, DRIVER, PRELUDE, Call, Fact
 from mask_facts import ANY_MACHINE, UNSURE, AnyMachineRow
 
 pytestmark = pytest.mark.gpu
-TORCH_CODE = PRELUDE + "import torch\n{}\n(awake(), torch.cuda.is_initialized())"
+STATES = "\n(awake(), torch.cuda.is_initialized())"
 SEEN = PRELUDE + "start(); uuids()"
 RUN = (
     "import json, sys; sys.path.insert(0, sys.argv[1]); from rig_server import evaluate, plain\n"
@@ -94,7 +94,7 @@ def test_a_call_of_torch_starts_the_driver_or_not(devices: list[str], call: Call
     if torch.version.cuda is None or tuple(map(int, version("torch").split(".")[:2])) < call.since:
         pytest.skip(f"for a CUDA build of torch {call.since} or later")
 
-    assert [call.starts, call.initialises] == ask(TORCH_CODE.format(call.code), **dict(call.env))
+    assert [call.starts, call.initialises] == ask(f"{PRELUDE}import torch\n{call.code}{STATES}", **dict(call.env))
 
 
 def test_an_ordinal_past_the_last_is_refused_in_the_pretend_runtimes_words(devices: list[str]) -> None:
