@@ -214,11 +214,12 @@ class TestNesting:
         """
         with fake_cuda(2):
             torch.cuda.set_device(1)
-            with fake_cuda(5):
+            with fake_cuda(5) as machine:
                 inside = (torch.cuda.device_count(), torch.cuda.is_initialized())
+                torch.cuda.set_device(4)
             outside = (torch.cuda.device_count(), torch.cuda.current_device())
 
-        assert ((5, False), (2, 1)) == (inside, outside)
+        assert ((5, False), [4], (2, 1)) == (inside, machine.made_current, outside)
 
     def test_the_outer_environment_does_not_reach_inside(self) -> None:
         """

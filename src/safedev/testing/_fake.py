@@ -217,8 +217,10 @@ def _for_python_alone(lazy_init: Callable[[], None]) -> Callable[[], None]:
         # C++ leaves no frame, so the caller is then the code that wants the tensor, which does not name this function.
         if "_lazy_init" not in sys._getframe(1).f_code.co_names:
             raise _no_tensors()
-        lazy_init()
+        own()
 
+    own = getattr(lazy_init, "own", lazy_init)  # of a fake around this one
+    _lazy_init.own = own  # type: ignore[attr-defined]
     return _lazy_init
 
 
