@@ -211,6 +211,39 @@ def test_a_library_that_cannot_be_asked_gives_no_answer(name: str, function: str
 
 
 @on_linux
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        pytest.param(lambda: os.environ.update(SAFEDEV_TEST="1"), "1", id="changed-in-place"),
+        pytest.param(lambda: os.environ.update(SAFEDEV_TEST=""), "", id="empty"),
+        pytest.param(
+            lambda: os.environ.update(SAFEDEV_TEST="\udcff\u00e9"), "\udcff\u00e9", id="bytes-that-are-no-utf-8"
+        ),
+        pytest.param(lambda: os.putenv("SAFEDEV_TEST", "1"), "1", id="put-past-it"),
+        pytest.param(lambda: os.unsetenv("SAFEDEV_TEST"), None, id="unset"),
+    ],
+)
+def test_a_variable_as_libraries_see_it(monkeypatch: pytest.MonkeyPatch, change: Any, seen: str | None) -> None:
+    """
+    The C library's own view, which os.environ need not agree with.
+    """
+    monkeypatch.setenv("SAFEDEV_TEST", "before")
+    change()
+
+    assert seen == _library.environment("SAFEDEV_TEST")
+
+
+@on_linux
+def test_a_replaced_environment_reaches_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A mapping put in the place of os.environ is Python's alone.
+    """
+    monkeypatch.setattr(os, "environ", {"SAFEDEV_TEST": "1"})
+
+    assert _library.environment("SAFEDEV_TEST") is None
+
+
+@on_linux
 def test_a_library_is_not_loaded_for_the_asking() -> None:
     """
     One that lies on the disk and that nothing has loaded stays where it is.

@@ -702,6 +702,19 @@ def test_a_write_that_fails_undoes_the_other(variable: str, before: dict[str, st
     assert before == environ
 
 
+def test_a_write_that_reaches_no_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where os.environ was replaced by a mapping of Python's own, the driver would never see the mask: nothing is written.
+    """
+    replaced = {"OTHER": "x"}
+    monkeypatch.setattr(os, "environ", replaced)
+
+    with pytest.raises(MaskError, match=r"os\.environ has been replaced"):
+        guard_visible_devices([0], order="PCI_BUS_ID")
+
+    assert {"OTHER": "x"} == replaced
+
+
 # ---- for any input
 
 DEVICES = st.one_of(

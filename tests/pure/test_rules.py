@@ -41,6 +41,7 @@ CODES = {
     "mask-mig",
     "mask-misspelled",
     "mask-too-late",
+    "mask-not-in-force",
     "masks-stacked",
     "order-ambiguous",
 }
@@ -408,6 +409,40 @@ def test_every_code_has_a_situation() -> None:
     assert CODES == {row.values[0] for row in SITUATIONS}
 
 
+IN_PYTHON_ALONE = pytest.param(
+    "mask-not-in-force",
+    0,
+    seen(2, "0", exported=parse_mask(None)),
+    ["is '0' in os.environ", "unset in the environment"],
+    None,
+    id="mask-not-in-force",
+)
+PAST_PYTHON = pytest.param(
+    "mask-not-in-force",
+    0,
+    seen(2, exported=parse_mask("1")),
+    ["is unset in os.environ", "'1' in the environment"],
+    None,
+    id="mask-not-in-force-put-past-it",
+)
+MORE_ON_THE_BUS = pytest.param(
+    "out-of-range",
+    5,
+    seen(2, physical_count=2, on_bus=8),
+    ["the host has 8", "given 2"],
+    "cuda:0",
+    id="out-of-range-in-a-container",
+)
+HOST_NUMBERS = pytest.param(
+    "out-of-range",
+    5,
+    seen(2, variables={"NVIDIA_VISIBLE_DEVICES": "4,5"}),
+    ["NVIDIA_VISIBLE_DEVICES='4,5'"],
+    "cuda:0",
+    id="out-of-range-by-the-hosts-number",
+)
+SITUATIONS += [IN_PYTHON_ALONE, PAST_PYTHON, MORE_ON_THE_BUS, HOST_NUMBERS]
+
 # The twin of each situation: nearly the same, and the code would be wrong.
 TWINS = [
     pytest.param("out-of-range", 1, seen(2), id="out-of-range:the-last-ordinal"),
@@ -533,6 +568,8 @@ TWINS = [
         "mask-unknown-device", 1, seen(1, "7", driver_count=1, physical_count=2), id="mask-unknown-device:too-late"
     ),
     pytest.param("mask-mixed", 1, seen(1, "GPU-0"), id="mask-mixed:one-kind"),
+    pytest.param("mask-not-in-force", 1, seen(1, "0"), id="mask-not-in-force:it-is"),
+    pytest.param("mask-not-in-force", "xpu", seen(1, exported=parse_mask("0")), id="mask-not-in-force:another-kind"),
     pytest.param("mask-mig", 2, seen(2, "MIG-a,MIG-b"), id="mask-mig:both-are-visible"),
     pytest.param("mask-mig", 1, seen(1, "MIG-a"), id="mask-mig:one-instance"),
     pytest.param("mask-mig", 1, seen(1, "GPU-a,GPU-b"), id="mask-mig:whole-devices"),
@@ -622,6 +659,24 @@ def test_a_situation_that_only_looks_alike_is_not_mistaken(code: str, preferred:
     assert [] == found(code, preferred, snapshot)
 
 
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(seen(2, physical_count=2, on_bus=2), id="all-of-the-bus-is-here"),
+        pytest.param(seen(2, on_bus=8), id="nobody-counted-what-is-here"),
+        pytest.param(seen(2, physical_count=2), id="the-bus-is-unknown"),
+        pytest.param(seen(2, variables={"NVIDIA_VISIBLE_DEVICES": "all"}), id="no-number-of-the-host"),
+    ],
+)
+def test_the_host_is_not_named_without_a_reason(snapshot: Snapshot) -> None:
+    """
+    That the host has more devices is said only where something shows it.
+    """
+    (finding,) = found("out-of-range", 5, snapshot)
+
+    assert "host" not in finding.reason
+
+
 def test_every_code_has_a_twin() -> None:
     """
     Each code is also shown not to be found where it is wrong.
@@ -681,7 +736,9 @@ def test_the_most_specific_reason_comes_first() -> None:
         pytest.param("cuda", seen(0), "cuda is invalid: no CUDA device is visible", id="none-visible"),
         pytest.param("xpu", seen(2), "xpu is invalid: no xpu device is visible", id="another-kind"),
         pytest.param(0, seen(1), "cuda:0 is valid: cuda:0 is the only visible device", id="valid"),
-        pytest.param(None, seen(1), "the device of this process is cuda:0: cuda:0 is the only visible device", id="chosen"),
+        pytest.param(
+            None, seen(1), "the device of this process is cuda:0: cuda:0 is the only visible device", id="chosen"
+        ),
         pytest.param(
             "xpu:0",
             seen(2, accelerator="xpu", accelerator_count=1),
@@ -864,7 +921,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     launch = draw(st.none() | LAUNCHES)
     error = LocalRankError("mpi", "OMPI_COMM_WORLD_LOCAL_RANK", None, "no local rank")
     return Snapshot(
-        mask=parse_mask(draw(MASKS)),
+        mask=parse_mask(draw(MASKS), variable=draw(st.sampled_from(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"]))),
         device_count=count,
         driver_count=driver,
         count_evidence=draw(st.just("") | OUTSIDE),
@@ -881,12 +938,22 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         physical=physical,
         physical_count=len(physical) if physical is not None else draw(st.none() | st.integers(0, 4)),
         uuids=draw(st.none() | st.just(("GPU-0abc", "GPU-1abc")[:count])) if driver is not None else None,
+        exported=draw(st.none() | MASKS.map(parse_mask)),
+        on_bus=draw(st.none() | st.integers(0, 9)),
         misspelled=tuple(draw(st.lists(OUTSIDE, max_size=2))),
         refusal=draw(OUTSIDE.filter(bool)) if refused else "",
         refused=refused,
         variables=draw(
             st.dictionaries(
-                st.sampled_from(["CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LOCAL_RANK"]),
+                st.sampled_from(
+                    [
+                        "CUDA_DEVICE_ORDER",
+                        "ROCR_VISIBLE_DEVICES",
+                        "HIP_VISIBLE_DEVICES",
+                        "NVIDIA_VISIBLE_DEVICES",
+                        "LOCAL_RANK",
+                    ]
+                ),
                 OUTSIDE,
             )
         ),
@@ -934,7 +1001,7 @@ def test_codes_are_the_documented_ones(request: Request, snapshot: Snapshot) -> 
 
 
 LINES = re.compile(
-    r"  (asked for by: [ -~]+ \([a-z]+\)|mask: CUDA_VISIBLE_DEVICES=[ -~]+| *\^+|the driver said: ['\"][ -~]+|"
+    r"  (asked for by: [ -~]+ \([a-z]+\)|mask: (CUDA|HIP)_VISIBLE_DEVICES=[ -~]+| *\^+|the driver said: ['\"][ -~]+|"
     r"why: [ -~]+ \[[a-z-]+\]|fix: [ -~]+)"
 )
 

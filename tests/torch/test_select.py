@@ -1,0 +1,498 @@
+"""select_device, set_device, diagnose and resolve_local_rank, on a pretended torch.cuda."""
+
+from __future__ import annotations
+
+import linecache
+import logging
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+import safedev
+from safedev import _nvml, _torch
+from safedev._diagnosis import Diagnosis
+from safedev.testing._plugin import InstallFakeCuda
+
+CPU = torch.device("cpu")
+
+
+def cuda(ordinal: int) -> torch.device:
+    return torch.device("cuda", ordinal)
+
+
+def torchrun(local_rank: int, workers: int, **more: str) -> dict[str, str]:
+    """The environment of one of torchrun's workers on one node."""
+    return {
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(workers),
+        "RANK": str(local_rank),
+        "WORLD_SIZE": str(workers),
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "none",
+    } | more
+
+
+def codes(diagnosis: Diagnosis) -> list[str]:
+    return [finding.code for finding in diagnosis.findings]
+
+
+@pytest.mark.parametrize(
+    ("count", "environ", "preferred", "device"),
+    [
+        pytest.param(2, {}, None, cuda(0), id="nothing"),
+        pytest.param(2, {}, "cuda", cuda(0), id="cuda"),
+        pytest.param(2, {}, 1, cuda(1), id="ordinal"),
+        pytest.param(2, {}, torch.device("cuda", 1), cuda(1), id="device"),
+        pytest.param(2, {}, torch.tensor(1), cuda(1), id="tensor"),
+        pytest.param(0, {}, None, CPU, id="no-device"),
+        pytest.param(2, {"CUDA_VISIBLE_DEVICES": ""}, None, CPU, id="hidden-on-purpose"),
+        pytest.param(2, {}, "cpu", CPU, id="cpu"),
+        pytest.param(4, torchrun(2, 4), None, cuda(2), id="local-rank"),
+        pytest.param(4, torchrun(2, 4), 3, cuda(3), id="ordinal-under-a-launcher"),
+    ],
+)
+@pytest.mark.parametrize("choose", [safedev.select_device, safedev.set_device])
+def test_what_can_be_had_is_returned(
+    fake_cuda: InstallFakeCuda, choose: Any, count: int, environ: dict[str, str], preferred: Any, device: torch.device
+) -> None:
+    """
+    With an explicit ordinal, and without a word.
+    """
+    fake_cuda(count, environ=environ)
+
+    assert device == choose(preferred)
+
+
+def test_selecting_makes_nothing_current(fake_cuda: InstallFakeCuda) -> None:
+    """
+    And starts no driver.
+    """
+    machine = fake_cuda(2)
+    safedev.select_device(1)
+
+    assert [] == machine.made_current
+    assert not torch.cuda.is_initialized()
+
+
+def test_setting_makes_the_device_current(fake_cuda: InstallFakeCuda) -> None:
+    """
+    Which starts the driver.
+    """
+    machine = fake_cuda(2)
+    safedev.set_device(1)
+
+    assert [1] == machine.made_current
+
+
+@pytest.mark.parametrize("choose", [safedev.select_device, safedev.set_device])
+def test_a_fallback_warns_at_the_callers_line(fake_cuda: InstallFakeCuda, choose: Any) -> None:
+    """
+    The text is the whole diagnosis, and names what was chosen instead.
+    """
+    fake_cuda(1)
+    with pytest.warns(safedev.FallbackWarning) as caught:
+        device = choose(3)
+
+    assert cuda(0) == device
+    assert "choose(3)" in linecache.getline(__file__, caught[0].lineno)
+    assert __file__ == caught[0].filename
+    assert "[out-of-range]" in str(caught[0].message)
+    assert str(caught[0].message).endswith("\n  using cuda:0 instead")
+
+
+@pytest.mark.parametrize(
+    ("fallback", "count", "device"),
+    [
+        pytest.param("cuda:0", 1, cuda(0), id="the-first-device"),
+        pytest.param("cuda:0", 0, CPU, id="the-cpu-where-there-is-none"),
+        pytest.param("cpu", 1, CPU, id="the-cpu"),
+        pytest.param(lambda _: 1, 2, cuda(1), id="a-policy-answers-with-an-ordinal"),
+        pytest.param(lambda _: "cuda:1", 2, cuda(1), id="with-text"),
+        pytest.param(lambda _: torch.device("cuda", 1), 2, cuda(1), id="with-a-device"),
+        pytest.param(lambda _: torch.device("cpu"), 2, CPU, id="with-the-cpu"),
+    ],
+)
+def test_the_policys_answer_is_returned(
+    fake_cuda: InstallFakeCuda, fallback: Any, count: int, device: torch.device
+) -> None:
+    """
+    Whatever form it has.
+    """
+    fake_cuda(count)
+
+    with pytest.warns(safedev.FallbackWarning):
+        assert device == safedev.select_device(9, fallback=fallback)
+
+
+@pytest.mark.parametrize(
+    "fallback",
+    [
+        pytest.param("raise", id="it-declines"),
+        pytest.param(lambda _: None, id="a-callable-declines"),
+        pytest.param(lambda _: 7, id="it-answers-with-what-is-not-there"),
+        pytest.param(lambda _: "xpu", id="or-of-another-kind"),
+        pytest.param(lambda _: -1, id="or-negative"),
+    ],
+)
+@pytest.mark.parametrize("choose", [safedev.select_device, safedev.set_device])
+def test_without_an_answer_the_diagnosis_is_raised(fake_cuda: InstallFakeCuda, choose: Any, fallback: Any) -> None:
+    """
+    Code that caught torch's RuntimeError still works, and the error travels.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "1"})
+
+    with pytest.raises(RuntimeError) as caught:
+        choose(1, fallback=fallback)
+
+    assert isinstance(caught.value, safedev.InvalidDeviceError)
+    assert ["physical-index"] == codes(caught.value.diagnosis)
+    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+
+def test_a_policy_is_asked_once(fake_cuda: InstallFakeCuda) -> None:
+    """
+    With the diagnosis of the request that was refused.
+    """
+    fake_cuda(1)
+    asked: list[Diagnosis] = []
+
+    with pytest.raises(safedev.InvalidDeviceError):
+        safedev.select_device(5, fallback=lambda diagnosis: asked.append(diagnosis) or 6)
+
+    assert [5] == [diagnosis.request.ordinal for diagnosis in asked]
+
+
+@pytest.mark.parametrize("preferred", ["cpu", 0, None])
+def test_an_unknown_policy_fails_even_where_none_is_needed(fake_cuda: InstallFakeCuda, preferred: Any) -> None:
+    """
+    At once, and not on the day it is needed.
+    """
+    fake_cuda(1)
+
+    with pytest.raises(ValueError, match="no policy is named 'cup'"):
+        safedev.select_device(preferred, fallback="cup")  # type: ignore[arg-type]
+
+
+def test_the_default_policy_does_not_crowd_a_device(fake_cuda: InstallFakeCuda) -> None:
+    """
+    Under a launcher siblings would end up on cuda:0 too: it declines.
+    """
+    fake_cuda(2, environ=torchrun(0, 4))
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.select_device()
+
+    assert "oversubscribed" in codes(caught.value.diagnosis)
+
+
+# ---- the local rank
+
+
+def test_a_local_rank_in_doubt_is_a_warning(fake_cuda: InstallFakeCuda) -> None:
+    """
+    One visible device and local rank 1: both explanations are named, at the caller's line.
+    """
+    fake_cuda(2, environ=torchrun(1, 2, CUDA_VISIBLE_DEVICES="1"))
+    with pytest.warns(safedev.LocalRankWarning) as caught:
+        device = safedev.select_device()
+
+    assert cuda(0) == device
+    assert __file__ == caught[0].filename
+    assert "[one-device-per-rank]" in str(caught[0].message)
+
+
+def test_a_device_of_its_own_is_logged(fake_cuda: InstallFakeCuda, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    No warning, an info record that says why it is cuda:0.
+    """
+    slurm = {
+        "SLURM_LOCALID": "1",
+        "SLURM_PROCID": "1",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_NODEID": "0",
+        "SLURM_GTIDS": "0,1",
+        "SLURM_STEP_TASKS_PER_NODE": "2",
+        "SLURMD_TRES_BIND": "gpu:per_task:1",
+    }
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "1"} | slurm)
+    with caplog.at_level(logging.INFO, logger="safedev"):
+        device = safedev.select_device()
+
+    assert cuda(0) == device
+    assert [("safedev", logging.INFO)] == [(record.name, record.levelno) for record in caplog.records]
+    assert "SLURMD_TRES_BIND" in caplog.text
+
+
+WITHOUT_A_RANK = {"WORLD_SIZE": "4", "RANK": "1"}
+
+
+def test_without_a_local_rank_the_only_device_is_a_warning(fake_cuda: InstallFakeCuda) -> None:
+    """
+    Several processes, one visible device: no local rank is needed, and that is said.
+    """
+    fake_cuda(1, environ=WITHOUT_A_RANK)
+    with pytest.warns(safedev.LocalRankWarning, match="cuda:0 was chosen without a local rank") as caught:
+        device = safedev.select_device()
+
+    assert cuda(0) == device
+    assert __file__ == caught[0].filename
+
+
+@pytest.mark.parametrize("ask", [safedev.select_device, safedev.set_device, safedev.diagnose])
+def test_without_a_local_rank_one_of_several_devices_is_an_error(fake_cuda: InstallFakeCuda, ask: Any) -> None:
+    """
+    RANK is not used in its place.
+    """
+    fake_cuda(4, environ=WITHOUT_A_RANK)
+
+    with pytest.raises(safedev.LocalRankError, match="WORLD_SIZE"):
+        ask()
+
+
+@pytest.mark.parametrize("ask", [safedev.select_device, safedev.set_device])
+def test_a_named_device_needs_no_local_rank(fake_cuda: InstallFakeCuda, ask: Any) -> None:
+    """
+    A local rank that cannot be told hurts only a request that needs it.
+    """
+    fake_cuda(4, environ=WITHOUT_A_RANK)
+
+    assert cuda(3) == ask(3)
+
+
+@pytest.mark.parametrize("ask", [safedev.select_device, safedev.set_device, safedev.resolve_local_rank])
+def test_what_looks_left_over_is_a_warning(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> None:
+    """
+    The caution that comes with a launch is warned of at the caller's line.
+    """
+    from safedev import launchers
+
+    cautious = launchers.Launch(launcher="torchrun", local_rank=1, caution="SLURM_LOCALID looks left over")
+    fake_cuda(2)
+    monkeypatch.setattr(_torch, "detect_launch", lambda _: cautious)
+    monkeypatch.setattr(launchers, "detect_launch", lambda _: cautious)
+
+    with pytest.warns(safedev.LocalRankWarning, match="looks left over") as caught:
+        ask()
+
+    assert __file__ == caught[0].filename
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "answer"),
+    [
+        pytest.param(torchrun(3, 4), {}, 3, id="launched"),
+        pytest.param({}, {}, 0, id="nothing-launched-it"),
+        pytest.param({}, {"default": 5}, 5, id="another-default"),
+        pytest.param({}, {"default": None}, None, id="no-default"),
+        pytest.param({"LOCAL_RANK": "0"}, {"default": 5}, 0, id="zero-is-a-rank"),
+    ],
+)
+def test_the_local_rank_of_an_environment(
+    environ: dict[str, str], arguments: dict[str, Any], answer: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    From the mapping that is given, else from the environment of the process.
+    """
+    given = safedev.resolve_local_rank(environ=environ, **arguments)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    assert answer == given == safedev.resolve_local_rank(**arguments)
+
+
+# ---- the driver refuses
+
+
+@pytest.mark.parametrize(
+    ("faults", "preferred", "fallback", "device"),
+    [
+        pytest.param({1: "exclusive"}, 1, "cuda:0", cuda(0), id="another-device"),
+        pytest.param({0: "exclusive"}, 0, "cpu", CPU, id="the-cpu"),
+        pytest.param({0: "exclusive"}, None, lambda _: 1, cuda(1), id="for-whoever-asked-for-any"),
+    ],
+)
+def test_a_device_that_refuses_leads_to_the_policy(
+    fake_cuda: InstallFakeCuda, faults: Any, preferred: Any, fallback: Any, device: torch.device
+) -> None:
+    """
+    What it chooses is made current, and the driver's words are part of the warning.
+    """
+    fake_cuda(2, faults=faults)
+    with pytest.warns(safedev.FallbackWarning, match=r"\[device-unusable\]"):
+        chosen = safedev.set_device(preferred, fallback=fallback)
+
+    assert device == chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "fallback", "code"),
+    [
+        pytest.param({"faults": {0: "exclusive"}}, "cuda:0", "device-unusable", id="the-first-device-refuses"),
+        pytest.param({"faults": {0: "exclusive"}}, "raise", "device-unusable", id="nobody-is-to-be-asked"),
+        pytest.param({"faults": {0: "exclusive"}}, lambda _: 0, "device-unusable", id="the-same-one-again"),
+        pytest.param({"faults": {0: "exclusive", 1: "exclusive"}}, lambda _: 1, "device-unusable", id="both-refuse"),
+        pytest.param({"driver": "too-old"}, "raise", "driver-unusable", id="the-driver-does-not-start"),
+    ],
+)
+def test_a_refusal_without_a_way_out_is_raised(
+    fake_cuda: InstallFakeCuda, options: dict[str, Any], fallback: Any, code: str
+) -> None:
+    """
+    With torch's own error as its cause, where it came from torch.
+    """
+    fake_cuda(2, **options)
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.set_device(0, fallback=fallback)
+
+    assert code in codes(caught.value.diagnosis)
+
+
+def test_a_policy_is_not_asked_again_when_its_own_choice_refuses(fake_cuda: InstallFakeCuda) -> None:
+    """
+    Once is once, whether the request was refused by the count or by the driver.
+    """
+    asked = []
+    fake_cuda(2, faults={1: "exclusive"})
+
+    with pytest.warns(safedev.FallbackWarning), pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.set_device(9, fallback=lambda _: asked.append(1) or 1)
+
+    assert [1] == asked
+    assert ["device-unusable"] == codes(caught.value.diagnosis)
+    assert "cuda:1" == caught.value.diagnosis.snapshot.refused
+
+
+def test_what_torch_raises_for_the_cpu_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Nothing refuses the CPU; what is raised all the same is not explained away.
+    """
+
+    def broken(_: torch.device) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(_torch, "make_current", broken)
+
+    with pytest.raises(RuntimeError, match=r"^broken$"):
+        safedev.set_device("cpu")
+
+
+# ---- the diagnosis
+
+
+@pytest.mark.parametrize(
+    ("count", "preferred", "valid", "found"),
+    [
+        pytest.param(2, 1, True, [], id="valid"),
+        pytest.param(2, 2, False, ["out-of-range"], id="out-of-range"),
+        pytest.param(0, "cuda", False, ["no-cuda-device"], id="no-device"),
+        pytest.param(0, None, True, [], id="the-cpu-is-welcome"),
+        pytest.param(1, "cpu", True, [], id="cpu"),
+    ],
+)
+def test_a_request_is_judged_without_choosing(
+    fake_cuda: InstallFakeCuda, count: int, preferred: Any, valid: bool, found: list[str]
+) -> None:
+    """
+    Nothing is warned of and nothing is raised.
+    """
+    fake_cuda(count)
+    diagnosis = safedev.diagnose(preferred)
+
+    assert valid is diagnosis.is_valid
+    assert found == codes(diagnosis)
+
+
+def test_a_diagnosis_holds_what_was_looked_at_alone(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It can be logged and pickled without giving anything away.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "0", "MY_SECRET_TOKEN": "hunter2"})
+    diagnosis = safedev.diagnose(5)
+    pickled = pickle.dumps(diagnosis)
+
+    assert b"hunter2" not in pickled
+    assert "0" == diagnosis.snapshot.variables["CUDA_VISIBLE_DEVICES"]
+    assert diagnosis.render() == pickle.loads(pickled).render()
+
+
+def test_a_misspelled_mask_is_found_by_its_name(fake_cuda: InstallFakeCuda) -> None:
+    """
+    Names are scanned where there is something to explain.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICE": "0"})
+
+    assert "mask-misspelled" in codes(safedev.diagnose(5))
+
+
+def test_only_what_can_explain_is_asked_for(fake_cuda: InstallFakeCuda) -> None:
+    """
+    An ordinal past the last, no mask, a driver that sleeps: the machine is not listed, which takes milliseconds.
+    """
+    fake_cuda(2)
+    with pytest.MonkeyPatch.context() as patch:  # undone before the fake is
+        for name in ("inventory", "count", "on_bus"):
+            patch.setattr(_nvml, name, lambda: pytest.fail("NVML was asked"))
+
+        with pytest.raises(safedev.InvalidDeviceError):
+            safedev.select_device(2, fallback="raise")
+
+
+# ---- a little use of a device, for the audit
+
+
+def test_a_device_is_exercised_on_whatever_device_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What is learned comes step by step: first the count, at last that the copy is intact. Here on tensors of the CPU.
+    """
+    about = type("Properties", (), {"name": "H100", "major": 9, "minor": 0, "total_memory": 80})
+    device = torch.device
+    for name, value in {
+        "init": lambda: None,
+        "device_count": lambda: 2,
+        "get_device_properties": lambda _: about,
+        "set_device": lambda _: None,
+        "mem_get_info": lambda _: (70, 80),
+        "synchronize": lambda _: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(_torch._driver, "uuids", lambda: ("GPU-0", "GPU-1"))
+    monkeypatch.setattr(torch, "device", lambda *_: device("cpu"))
+    told = dict(_torch.exercise(1))
+
+    assert {"driver_count": 2, "name": "H100", "capability": "9.0", "memory_total": 80, "uuid": "GPU-1"} == {
+        key: told[key] for key in ("driver_count", "name", "capability", "memory_total", "uuid")
+    }
+    assert (70, True) == (told["memory_free"], told["intact"])
+
+
+def test_an_ordinal_past_the_last_has_no_properties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The first ordinal past the end is tried as it is, to see that it is refused.
+    """
+
+    def refuse(_: int) -> None:
+        raise RuntimeError("invalid device ordinal")
+
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    steps = _torch.exercise(2)
+
+    assert ("driver_count", 2) == next(steps)
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        next(steps)
+
+
+def test_the_versions_of_torch_are_told() -> None:
+    """
+    As torch itself has them.
+    """
+    assert (str(torch.__version__), torch.version.cuda, torch.version.hip) == _torch.versions()
