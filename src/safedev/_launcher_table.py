@@ -150,7 +150,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         world_size="HOROVOD_SIZE",
         node_rank="HOROVOD_CROSS_RANK",
         requires=("HOROVOD_LOCAL_SIZE",),
-        documentation="https://horovod.readthedocs.io/en/stable/elastic_include.html",
+        documentation="https://github.com/horovod/horovod/blob/master/horovod/runner/gloo_run.py",
     ),
     # srun --mpi=cray_shasta of Slurm 22.05 gives the rank without the local rank, newer ones both.
     EnvLauncher(

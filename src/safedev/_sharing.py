@@ -54,13 +54,15 @@ def sharing_of(
         environ: Where Slurm, Ray and a pod leave their signs. Read by name, and only what decides.
         mask_entries: What each ordinal stands for under the mask: a physical index (from 0) or a UUID; ``()`` where
             all is hidden; None without a mask.
-        device_count: How many devices this process sees.
+        device_count: How many devices this process sees, of whichever kind.
 
     Returns:
         The answer. A mask that hides all or a count of 0 leaves nothing to share, and any answer is right.
     """
     if launch is None:
         return _unlaunched(environ, device_count)
+    if mask_entries is None and device_count == 1:
+        mask_entries = _intel_mask(environ)
     task = launch if launch.launcher == "slurm" else _slurm_task(launch, environ)
     if task is not None:
         return _of_slurm_task(task, environ, mask_entries, device_count)
@@ -155,6 +157,15 @@ def _behind_one_entry(launch: Launch, environ: Mapping[str, str], entry: int | s
     return Sharing(
         kind="unknown", reason=f"the mask {quoted(str(entry))} may be this process's own, or its siblings' too"
     )
+
+
+def _intel_mask(environ: Mapping[str, str]) -> tuple[int | str, ...] | None:
+    """The mask of Intel's devices, by which sites give each rank a tile: ``3`` or ``3.1``; None without one."""
+    text = environ.get("ZE_AFFINITY_MASK")
+    if text is None or text in UNSET:
+        return None
+    numbers = ((number(entry), entry) for entry in text.split(","))
+    return tuple(entry if value is None else value for value, entry in numbers)
 
 
 def _devices_allotted(environ: Mapping[str, str]) -> int | None:

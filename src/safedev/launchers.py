@@ -32,7 +32,7 @@ _COUNTS = (
     ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
 )
 # Nobody starts torchrun or Ray under these, or another launcher here tells the same: they are not looked at around one.
-_NOT_AROUND = frozenset({"cray-pmi", "horovod", "mvapich"})
+_NOT_AROUND = frozenset({"cray-pmi", "horovod", "jsrun", "mvapich"})
 _REGISTERING = Lock()
 
 

@@ -101,6 +101,7 @@ def judge(environ: dict[str, str], mask: tuple[int | str, ...] | None, count: in
         pytest.param({**POD, **POD_RANK}, None, 1, id="one-gpu-pod"),
         pytest.param({"CLOUD_ML_JOB_ID": "1", **POD_RANK}, None, 1, id="vertex-ai"),
         pytest.param(flux(1), (1,), 1, id="flux-per-task"),
+        pytest.param({**pals(1), "ZE_AFFINITY_MASK": "1"}, None, 1, id="a-mask-of-intels-for-each-rank"),
         pytest.param(BY_HAND, (1,), 1, id="by-hand-with-its-own-mask"),
     ],
 )
@@ -151,6 +152,7 @@ def test_a_mask_of_its_own_under_a_launcher_that_shares_is_doubtful(environ: dic
         pytest.param(slurm(0, 2, SLURM_STEP_GPUS="0", SLURM_GPUS_ON_NODE="1"), (0,), 1, id="two-tasks-local-rank-0"),
         pytest.param(slurm(1, 2, SLURM_GPUS_ON_NODE="2", **PER_TASK), None, 2, id="bound-for-another-vendor"),
         pytest.param(slurm(1, 2, SLURM_GPUS_ON_NODE="2", **PER_TASK), (0, 1), 2, id="unbound-again-in-the-task"),
+        pytest.param({**pals(1), "ZE_AFFINITY_MASK": "0,1"}, None, 1, id="a-mask-of-intels-with-two-entries"),
         pytest.param(pals(1), None, 4, id="pals-without-a-mask"),
         pytest.param(flux(1), (0, 1), 2, id="flux-by-default"),
         pytest.param(jsrun(1), (0, 1), 2, id="resource-set-of-two"),
@@ -177,6 +179,7 @@ def test_workers_that_see_the_same_devices_share(
         pytest.param(BY_HAND, (0,), 1, id="unsigned"),
         pytest.param(BY_HAND, None, 1, id="unsigned-without-a-mask"),
         pytest.param(BY_HAND, None, 4, id="unsigned-and-several-devices"),
+        pytest.param({**pals(1), "ZE_AFFINITY_MASK": "0.1"}, None, 1, id="a-tile-for-each-rank"),
         pytest.param(pals(1), (2,), 1, id="pals-sites-mask-in-reverse"),
         pytest.param(flux(1), (5,), 1, id="flux-on-later-devices"),
         pytest.param(RAY_TRAIN, (0,), 1, id="ray-train-with-half-a-device-each"),
