@@ -964,7 +964,7 @@ def is_usable(device: str, snapshot: Snapshot) -> bool:
     return device != snapshot.refused and device == resolve(request_for(device), snapshot)[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(request=REQUESTS, snapshot=snapshots())
 def test_every_suggestion_can_be_used(request: Request, snapshot: Snapshot) -> None:
     """
@@ -977,7 +977,7 @@ def test_every_suggestion_can_be_used(request: Request, snapshot: Snapshot) -> N
     assert [] == [device for device in suggested + named if not is_usable(device, snapshot)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(request=REQUESTS, snapshot=snapshots())
 def test_a_refusal_is_explained(request: Request, snapshot: Snapshot) -> None:
     """
@@ -988,7 +988,7 @@ def test_a_refusal_is_explained(request: Request, snapshot: Snapshot) -> None:
     assert diagnosis.is_valid or diagnosis.findings or diagnosis.remark == "no-local-rank"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(request=REQUESTS, snapshot=snapshots())
 def test_codes_are_the_documented_ones(request: Request, snapshot: Snapshot) -> None:
     """
@@ -1006,7 +1006,7 @@ LINES = re.compile(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(request=REQUESTS, snapshot=snapshots())
 def test_text_from_outside_stays_in_its_line(request: Request, snapshot: Snapshot) -> None:
     """
