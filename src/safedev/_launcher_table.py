@@ -72,7 +72,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         requires=("LOCAL_SIZE",),
         local_world_size="LOCAL_SIZE",
         node_rank="CROSS_RANK",
-        documentation="https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
+        documentation="https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/launch.py",
     ),
     EnvLauncher(
         name="azureml",
@@ -91,7 +91,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         requires=("NODE_RANK", "WORLD_SIZE"),
         world_size="WORLD_SIZE",
         node_rank="NODE_RANK",
-        documentation="https://lightning.ai/docs/pytorch/stable/clouds/cluster_intermediate_1.html",
+        documentation="https://lightning.ai/docs/fabric/stable/_modules/lightning/fabric/plugins/environments/lightning.html",
     ),
     # Whoever else sets it: enroot's Slurm hook, a script, a shell in which it was left over.
     EnvLauncher(
@@ -111,7 +111,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         world_size="JSM_NAMESPACE_SIZE",
         requires=("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
         shares=False,
-        documentation="https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=jsm-jsrun",
+        documentation="https://www.ibm.com/support/knowledgecenter/SSWRJV_10.1.0/jsm/jsm_kickoff.html",
     ),
     # OMPI_COMM_WORLD_NODE_RANK is no node's number: it is the local rank over all jobs.
     EnvLauncher(
@@ -140,7 +140,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         rank="MV2_COMM_WORLD_RANK",
         world_size="MV2_COMM_WORLD_SIZE",
         requires=("MV2_COMM_WORLD_LOCAL_SIZE",),
-        documentation="https://mvapich.cse.ohio-state.edu/userguide/gdr/",
+        documentation="https://mvapich.cse.ohio-state.edu/userguide/",
     ),
     EnvLauncher(
         name="horovod",
