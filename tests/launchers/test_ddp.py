@@ -16,7 +16,7 @@ def test_the_recipe_for_ddp_trains(tmp_path: Path) -> None:
     its rank, so that the gradient of a sum is the mean of the ranks, and the weights stay alike.
     """
     bench = Bench(folder=tmp_path, gpus={"CUDA_VISIBLE_DEVICES": ""}, count=0)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--log-dir={tmp_path}/log"]
     done = bench.run(bench.on_gpus(*torchrun, str(DDP), str(tmp_path)))
 
     assert 0 == done.status, done.output

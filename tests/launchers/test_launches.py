@@ -16,20 +16,24 @@ from launch import Bench, Launched, MakeBench, free_port
 WORKERS = 4
 RANKS = [0, 1, 2, 3]
 Launch = Callable[[Callable[[Bench], Launched], str, int, list[str]], Launched]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+
+def torchrun(bench: Bench, *options: str) -> list[str]:
+    """Return torchrun's command up to its worker; its logs go into the test's folder."""
+    return [sys.executable, "-m", "torch.distributed.run", f"--log-dir={bench.folder}/log", *options, "--no-python"]
 
 
 def torchrun_one_node(bench: Bench) -> Launched:
-    return bench.run([*TORCHRUN, "--nproc-per-node=4", "--no-python", *bench.worker(WORKERS)])
+    return bench.run([*torchrun(bench, "--nproc-per-node=4"), *bench.worker(WORKERS)])
 
 
 def torchrun_virtual(bench: Bench) -> Launched:
-    return bench.run([*TORCHRUN, "--nproc-per-node=4", "--virtual-local-rank", "--no-python", *bench.worker(WORKERS)])
+    return bench.run([*torchrun(bench, "--nproc-per-node=4", "--virtual-local-rank"), *bench.worker(WORKERS)])
 
 
 def torchrun_two_agents(bench: Bench) -> Launched:
     meeting = ["--nnodes=2", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
-    agents = [[*TORCHRUN, *meeting, f"--node-rank={node}", "--no-python", *bench.worker(WORKERS)] for node in (0, 1)]
+    agents = [[*torchrun(bench, *meeting, f"--node-rank={node}"), *bench.worker(WORKERS)] for node in (0, 1)]
     return bench.run(*agents)
 
 
@@ -66,7 +70,7 @@ def srun_unbound(bench: Bench) -> Launched:
 def srun_torchrun(bench: Bench) -> Launched:
     tasks = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--gpus-per-node={bench.count}", "--time=3"]
     meeting = ["--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node0:29400", "--rdzv-id=1"]
-    return bench.run(["srun", *tasks, *TORCHRUN, *meeting, "--no-python", *bench.worker(WORKERS)])
+    return bench.run(["srun", *tasks, *torchrun(bench, *meeting), *bench.worker(WORKERS)])
 
 
 def salloc_open_mpi(bench: Bench) -> Launched:
