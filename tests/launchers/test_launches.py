@@ -124,8 +124,12 @@ def test_every_worker_gets_a_gpu_of_its_own(
     assert [sum(RANKS)] * WORKERS == done.column("sum")
 
 
+# Launchers that give each worker one GPU by its number, and hide the others from it, whether the machine has it or not.
+ONE_EACH = ("srun-gpus-per-task", "torchrun-virtual-local-rank")
+
+
 @pytest.mark.parametrize(
-    ("launch", "where", "workers", "programs"), [row for row in LAUNCHES if row.id != "srun-gpus-per-task"]
+    ("launch", "where", "workers", "programs"), [row for row in LAUNCHES if row.id not in ONE_EACH]
 )
 def test_every_worker_is_refused_where_gpus_are_too_few(
     launch: Callable[[Bench], Launched], where: str, workers: int, programs: list[str], launched: Launch
@@ -141,13 +145,24 @@ def test_every_worker_is_refused_where_gpus_are_too_few(
     assert ["oversubscribed"] * WORKERS == [(codes or ["none"])[0] for codes in done.column("codes")], done.reports
 
 
-def test_a_task_whose_own_gpu_is_missing_takes_no_other(launched: Launch) -> None:
+@pytest.mark.parametrize(
+    ("launch", "where", "count", "devices"),
+    [
+        pytest.param(srun_task, "slurm", 1, ["cuda:0", "cpu", "cuda:0", "cpu"], id="srun-gpus-per-task"),
+        pytest.param(torchrun_virtual, "bench", 3, ["cuda:0"] * 3 + ["cpu"], id="torchrun-virtual-local-rank"),
+    ],
+)
+def test_a_worker_whose_own_gpu_is_missing_takes_no_other(
+    launch: Callable[[Bench], Launched], where: str, count: int, devices: list[str], launched: Launch
+) -> None:
     """
-    Slurm starts no task for which it has no GPU, so that `--gpus-per-task` cannot be too few. Where the machine has
-    fewer than Slurm believes, a task that was given a missing one runs on the CPU and says so; it takes no other's.
+    Where each worker was given a GPU by its number, the worker whose GPU the machine has not runs on the CPU and says
+    so; no two workers meet on one GPU. (Slurm itself starts no task for which it knows no GPU.)
     """
-    done = launched(srun_task, "slurm", 1, [])
+    done = launched(launch, where, count, [])
+    warned = ["mask-unknown-device" in "".join(warnings) for warnings in done.column("warnings")]
+    landed = [(node, gpu) for node, gpu in zip(done.column("node_rank"), done.column("gpu"), strict=True) if gpu]
 
-    assert ["cuda:0", "cpu", "cuda:0", "cpu"] == done.column("device"), done.output
-    assert [0, 1, 0, 1] == [len(warnings) for warnings in done.column("warnings")]
-    assert "mask-unknown-device" in done.column("warnings")[1][0]
+    assert devices == done.column("device"), done.output
+    assert [device == "cpu" for device in devices] == warned
+    assert len(set(landed)) == len(landed)
