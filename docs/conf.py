@@ -14,7 +14,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"safedev {release}"
 
-myst_enable_extensions = ["substitution"]
+myst_enable_extensions = ["deflist", "substitution"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
