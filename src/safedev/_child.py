@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 from safedev import _driver
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     # What a child does, given the descriptor of the pipe that it writes to; and the same as the text of a program, for
     # an interpreter of its own, whose pipe is descriptor 1.
     Work = tuple[Callable[[int], object], str]
+
+_HELD = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 STARTING = 60.0
 """Seconds that are added to the limit where each child is an interpreter of its own, which has to import torch."""
@@ -42,8 +44,9 @@ def in_children(works: Iterable[Work], seconds: float) -> list[tuple[bytes, str 
     children: list[_Fork | _Spawn] = []
     with _signals_raise():
         try:
-            for work in works:
-                children.append(kind(work))  # noqa: PERF401 - those started must be known if one fails to start
+            with _signals_held() if kind is _Fork else nullcontext():
+                for work in works:
+                    children.append(kind(work))  # noqa: PERF401 - those started must be known if one fails to start
             deadline = time.monotonic() + seconds + (0 if kind is _Fork else STARTING)
             return [child.read(deadline) for child in children]
         finally:
@@ -134,6 +137,7 @@ def _be_child(work: Work, writer: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent takes it, and ends this process
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
         import ctypes
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: when the parent is killed, this ends too
@@ -144,6 +148,16 @@ def _be_child(work: Work, writer: int) -> NoReturn:
         status = 0
     finally:
         os._exit(status)
+
+
+@contextmanager
+def _signals_held() -> Generator[None]:
+    """Let signals wait: what a handler raises in the hooks that follow a fork is lost, and the child with it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def _asked(question: Callable[[], Diagnosis], seconds: float) -> Diagnosis | Non
             answer: Diagnosis | Exception = question()
         except Exception as error:  # noqa: BLE001 - raised below, where it can be seen
             answer = error
-        with os.fdopen(writer, "wb") as pipe:
+        with os.fdopen(writer, "wb", closefd=False) as pipe:
             pickle.dump(answer, pipe)
 
     text, ending = in_children([(work, "")], seconds)[0]
@@ -278,9 +278,7 @@ def _other_launchers(environ: Variables, launch: Launch | None) -> Iterator[Repo
 
 
 def _unseen(snapshot: Snapshot, driver: str, devices: Sequence[Report]) -> Iterator[str]:
-    if not driver and devices:
-        yield "the driver's version and the machine's devices: NVML does not answer"
-    elif driver and snapshot.physical is None:
+    if driver and devices and snapshot.physical is None:
         yield "which devices of the machine these are: safedev[nvml] is not installed"
     if any(device["state"] == "untried" for device in devices):
         yield "whether the devices work: none was tried"

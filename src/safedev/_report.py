@@ -146,10 +146,11 @@ def _mask(mask: Report, room: int | None) -> list[str]:
     lead = f"{mask['variable']}="
     if not mask["defects"]:
         return _wrap(lead + quoted(mask["raw"]), room)
-    limit = 72 if room is None else max(8, min(72, room - len(lead) - 26))
     start, end = mask["defects"][-1]["span"]  # the last one is the one that ends the list
-    shown, carets = marked(mask["raw"], start, end, limit)
-    return [lead + shown, " " * len(lead) + carets]
+    shown, carets = marked(mask["raw"], start, end, 72 if room is None else max(8, min(72, room - 26)))
+    if room is None or len(lead) + len(shown) <= room:
+        return [lead + shown, " " * len(lead) + carets]
+    return [lead, shown[:room], carets[:room]]
 
 
 def _launcher(report: Report) -> str:

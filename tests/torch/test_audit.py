@@ -1,0 +1,719 @@
+"""The command, on pretended machines: what it reports, and its exit status."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import safedev
+from safedev import _child, _collect, _nvml, _torch, _trial, launchers
+from safedev._audit import main
+from safedev._collect import collect
+from safedev.testing import launched_by
+
+if TYPE_CHECKING:
+    from safedev.testing import InstallFakeCuda
+
+MASK = "CUDA_VISIBLE_DEVICES"
+TORCHRUN = launched_by("torchrun", local_rank=1, local_world_size=2)
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks are for Linux")
+
+
+def exercised(ordinal: int, fault: Callable[[], object] = lambda: None) -> Iterator[tuple[str, object]]:
+    """What a device that works tells; *fault* happens where it is used."""
+    yield "driver_count", torch.cuda.device_count()
+    if ordinal < torch.cuda.device_count():
+        yield "name", "Some GPU"
+        yield "capability", "9.0"
+        yield "memory_total", 2**30
+        yield "uuid", f"GPU-0000000{ordinal}"
+    torch.cuda.set_device(ordinal)
+    fault()
+    yield "memory_free", 2**29
+    yield "intact", True
+
+
+@pytest.fixture
+def devices_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake has no tensors: what a trial does with them is left out."""
+    monkeypatch.setattr(_torch, "exercise", exercised)
+
+
+def codes(report: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(finding["level"], finding["code"]) for finding in report["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        pytest.param(["explain", "cuda:1"], 0, id="valid"),
+        pytest.param(["explain", "cuda:2"], 1, id="invalid"),
+        pytest.param(["--json", "explain", "cpu"], 0, id="json-before"),
+        pytest.param(["explain", "--json", "cpu"], 0, id="json-after"),
+        pytest.param(["--no-allocate", "--timeout", "30"], 0, id="sound"),
+    ],
+)
+def test_the_exit_status_tells_whether_it_is_sound(
+    fake_cuda: InstallFakeCuda, arguments: list[str], status: int
+) -> None:
+    """
+    0 for what can be had, 1 for what cannot.
+    """
+    fake_cuda(2)
+
+    assert status == main(arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["explain", "cuda:x"], id="no-device"),
+        pytest.param(["explain"], id="no-spec"),
+        pytest.param(["--timeout", "soon"], id="no-number"),
+        pytest.param(["--timeout", "0"], id="no-time"),
+        pytest.param(["--timeout", "nan"], id="not-a-number"),
+        pytest.param(["audit"], id="no-command"),
+    ],
+)
+def test_wrong_usage_has_a_status_of_its_own(
+    fake_cuda: InstallFakeCuda, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    """
+    2, and one line that says what is wrong.
+    """
+    fake_cuda(2)
+
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+
+    assert 2 == raised.value.code
+    assert re.search(r"^safedev( explain)?: error: ", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_explain_says_what_diagnose_says(fake_cuda: InstallFakeCuda, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    The text is that of the diagnosis.
+    """
+    fake_cuda(8, environ={MASK: "4,5"})
+    main(["explain", "cuda:5"])
+
+    assert safedev.diagnose("cuda:5").render() + "\n" == capsys.readouterr().out
+
+
+def test_explain_as_json(fake_cuda: InstallFakeCuda, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A program learns the device, the status and the suggestion without reading prose.
+    """
+    fake_cuda(8, environ={MASK: "4,5"})
+    main(["explain", "cuda:5", "--json"])
+    told = json.loads(capsys.readouterr().out)
+
+    assert (1, 1, "cuda:5", None) == (told["schema"], told["status"], told["request"], told["device"])
+    assert [("fault", "physical-index")] == codes(told)
+    assert "cuda:1" == told["findings"][0]["suggestion"]
+
+
+def test_explain_without_a_local_rank(fake_cuda: InstallFakeCuda, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A local rank that cannot be told is an answer, and no traceback.
+    """
+    fake_cuda(2, environ={"LOCAL_RANK": "first"})
+    status = main(["explain", "auto"])
+
+    assert 1 == status
+    assert "LOCAL_RANK='first'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("count", "environ", "expected", "device"),
+    [
+        pytest.param(2, {}, [], "cuda:0", id="sound"),
+        pytest.param(2, TORCHRUN, [], "cuda:1", id="torchrun"),
+        pytest.param(0, {}, [("warning", "no-cuda-device")], "cpu", id="no-device"),
+        pytest.param(
+            0,
+            {"CUDA_VISIBLE_DEVICE": "0"},
+            [("fault", "mask-misspelled"), ("warning", "no-cuda-device")],
+            "cpu",
+            id="a-slip-of-the-pen",
+        ),
+        pytest.param(2, {MASK: ""}, [("warning", "mask-hides-all")], "cpu", id="hidden-on-purpose"),
+        pytest.param(2, {MASK: "1,1"}, [("fault", "mask-repeated")], None, id="hidden-by-mistake"),
+        pytest.param(2, {MASK: "0,7"}, [("fault", "mask-unknown-device")], "cuda:0", id="fewer-than-meant"),
+        pytest.param(1, TORCHRUN, [("fault", "oversubscribed")], None, id="oversubscribed"),
+        pytest.param(2, {"LOCAL_RANK": "x"}, [("fault", "no-local-rank")], None, id="no-local-rank"),
+        pytest.param(1, {"LOCAL_RANK": "x"}, [("warning", "no-local-rank")], "cuda:0", id="no-local-rank-needed"),
+        pytest.param(2, {"LOCAL_RANK": "1"}, [("warning", "stale-local-rank")], "cuda:1", id="left-over"),
+        pytest.param(
+            2, {**TORCHRUN, MASK: "1"}, [("warning", "one-device-per-rank")], "cuda:0", id="perhaps-one-of-its-own"
+        ),
+        pytest.param(
+            2,
+            {**launched_by("slurm", local_rank=1, local_world_size=2), MASK: "1"},
+            [("observation", "one-device-per-rank")],
+            "cuda:0",
+            id="one-of-its-own",
+        ),
+    ],
+)
+def test_what_a_process_gets_is_judged(
+    fake_cuda: InstallFakeCuda,
+    count: int,
+    environ: dict[str, str],
+    expected: list[tuple[str, str]],
+    device: str | None,
+) -> None:
+    """
+    The findings, by level; the device is what select_device() would return without a fallback.
+    """
+    fake_cuda(count, environ=environ)
+    report = collect(allocate=False)
+
+    assert (expected, device) == (codes(report), report["device"])
+
+
+@pytest.mark.parametrize(
+    ("environ", "lax", "strict"),
+    [
+        pytest.param({}, 0, 0, id="sound"),
+        pytest.param({"LOCAL_RANK": "1"}, 0, 1, id="a-warning"),
+        pytest.param({MASK: "-1"}, 0, 1, id="the-cpu"),
+        pytest.param({MASK: "0,0"}, 1, 1, id="a-fault"),
+        pytest.param({**launched_by("slurm", local_rank=1, local_world_size=2), MASK: "1"}, 0, 0, id="an-observation"),
+    ],
+)
+def test_strict_lets_warnings_count(fake_cuda: InstallFakeCuda, environ: dict[str, str], lax: int, strict: int) -> None:
+    """
+    A fault is one either way; an observation never is.
+    """
+    fake_cuda(2, environ=environ)
+
+    assert (lax, strict) == (main(["--no-allocate"]), main(["--no-allocate", "--strict"]))
+
+
+def test_another_launcher_is_told(fake_cuda: InstallFakeCuda) -> None:
+    """
+    Slurm's variables, around torchrun's, are shown beside them.
+    """
+    fake_cuda(2, environ={**launched_by("slurm", local_rank=0, local_world_size=1), **TORCHRUN})
+    report = collect(allocate=False)
+
+    assert "torchrun" == report["launch"]["launcher"]
+    assert [{"launcher": "slurm", "local_rank": 0, "error": None}] == report["other_launchers"]
+
+
+def test_a_launcher_beside_that_cannot_be_read_is_told(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What it says is shown, and stops nothing.
+    """
+
+    class Broken:
+        name = "broken"
+        local_rank = "BROKEN_RANK"
+
+        def detect(self, _: object) -> None:
+            raise safedev.LocalRankError("broken", "BROKEN_RANK", None, "it is broken\nin two lines")
+
+    fake_cuda(2, environ=TORCHRUN)
+    monkeypatch.setattr(launchers, "LAUNCHERS", (*launchers.LAUNCHERS, Broken()))
+
+    assert [{"launcher": "broken", "local_rank": None, "error": "it is broken"}] == collect(allocate=False)[
+        "other_launchers"
+    ]
+
+
+def test_a_launcher_in_doubt_is_told(fake_cuda: InstallFakeCuda) -> None:
+    """
+    What select_device() warns of is a finding here.
+    """
+    around = launched_by("slurm", local_rank=1, local_world_size=4)
+    fake_cuda(4, environ={**around, **launched_by("torchrun", local_rank=2, local_world_size=4)})
+    launch = launchers.detect_launch()
+
+    assert launch is not None
+    assert launch.caution
+    assert [("warning", "launcher-doubt")] == codes(collect(allocate=False))
+
+
+def test_a_build_without_cuda_on_a_machine_with_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The report says which build is missing.
+    """
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(_nvml, "inventory", lambda: None)
+    monkeypatch.setattr(_nvml, "count", lambda: 4)
+    report = collect()
+
+    assert [("fault", "torch-without-cuda")] == codes(report)
+    assert report["verdict"].startswith("no CUDA device of the 4 that the machine has; ")
+
+
+def test_only_variables_that_are_read_are_told(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    No token, no path: the environment is never copied.
+    """
+    fake_cuda(2, environ={**TORCHRUN, MASK: "0,1"})
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    report = collect(allocate=False)
+
+    assert {*TORCHRUN, MASK} >= set(report["variables"])
+    assert "hunter2" not in json.dumps(report)
+
+
+def test_what_could_not_be_seen_is_told(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Without nvidia-ml-py the devices of the machine have no names, and the report says why.
+    """
+    fake_cuda(1)
+    with monkeypatch.context() as patched:  # undone before the fake is, which replaces these too
+        patched.setattr(_nvml, "inventory", lambda: None)
+        patched.setattr(_nvml, "vitals", lambda: ("580.65.06", 13000, {0: (2**29, 2**30, "9.0")}))
+        report = collect(allocate=False)
+
+    assert ("580.65.06", "13.0") == (report["versions"]["driver"], report["versions"]["driver_cuda"])
+    assert [
+        "which devices of the machine these are: safedev[nvml] is not installed",
+        "whether the devices work: none was tried",
+    ] == report["unseen"]
+
+
+@LINUX
+@pytest.mark.usefixtures("devices_work")
+class TestTrials:
+    def test_each_device_is_tried_in_a_process_of_its_own(self, fake_cuda: InstallFakeCuda) -> None:
+        """
+        They are sound, the first ordinal past the end is refused, and this process has started nothing.
+        """
+        machine = fake_cuda(3)
+        report = collect()
+
+        assert ["sound"] * 3 == [device["state"] for device in report["devices"]]
+        assert {"device": "cuda:3", "refused": True, "said": "CUDA error: invalid device ordinal"} == report["past_end"]
+        assert (None, []) == (machine.started_by, machine.made_current)
+
+    def test_an_ordinal_past_the_end_that_works_is_told(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Torch counts by NVML and the mask's text; the driver may see more.
+        """
+        monkeypatch.setattr(_torch, "exercise", lambda _: exercised(0))
+        fake_cuda(1)
+        report = collect()
+
+        assert [("warning", "count-disagrees")] == codes(report)
+        assert {"device": "cuda:1", "refused": False, "said": ""} == report["past_end"]
+
+    def test_a_driver_that_does_not_start_is_one_finding(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Not one for each device; and nothing is known of the ordinals past the end.
+        """
+
+        def fault(_: int) -> Iterator[tuple[str, object]]:
+            raise RuntimeError("The NVIDIA driver on your system is too old")
+            yield
+
+        monkeypatch.setattr(_torch, "exercise", fault)
+        fake_cuda(2)
+        report = collect()
+
+        assert [("fault", "driver-unusable")] == codes(report)
+        assert report["verdict"].startswith("2 devices, none usable (no-driver); ")
+        assert report["past_end"] is None
+
+    def test_a_process_that_has_started_the_driver_asks_others(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        A fork of it could not use CUDA: the trials go to interpreters of their own, which do not know this fake.
+        """
+        fake_cuda(1)
+        monkeypatch.setattr(_child, "STARTING", 60.0)
+        torch.cuda.init()
+        seen: list[type] = []
+        monkeypatch.setattr(_child._Spawn, "__init__", lambda self, work: seen.append(type(self)))
+        monkeypatch.setattr(_child._Spawn, "read", lambda self, deadline: (b"", "exit status 3"))
+        monkeypatch.setattr(_child._Spawn, "kill", lambda self: None)
+        monkeypatch.setattr(_child._Spawn, "wait", lambda self, deadline: None)
+        report = collect()
+
+        assert [_child._Spawn] * 2 == seen
+        assert "the process that used it died (exit status 3)" == report["devices"][0]["said"]
+
+    @pytest.mark.parametrize(
+        ("words", "state"),
+        [
+            pytest.param("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "busy", id="46"),
+            pytest.param("CUDA out of memory. Tried to allocate 2.00 MiB", "out-of-memory", id="2"),
+            pytest.param(
+                "CUDA error: no kernel image is available for execution on the device", "no-kernel-image", id="209"
+            ),
+            pytest.param("CUDA error: uncorrectable ECC error encountered", "lost", id="214"),
+            pytest.param("CUDA error: unknown error", "lost", id="999"),
+            pytest.param("CUDA error: unspecified launch failure", "failed", id="719"),
+        ],
+    )
+    def test_what_the_driver_says_is_a_state(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, words: str, state: str
+    ) -> None:
+        """
+        The words are those of the runtime's table of errors; the first line is kept.
+        """
+
+        def fault() -> None:
+            raise RuntimeError(f"{words}\nCompile with TORCH_USE_CUDA_DSA")
+
+        monkeypatch.setattr(_torch, "exercise", lambda n: exercised(n, fault if n == 1 else lambda: None))
+        fake_cuda(2)
+        report = collect()
+
+        assert ["sound", state] == [device["state"] for device in report["devices"]]
+        assert words == report["devices"][1]["said"]
+        assert [("fault", "device-unusable")] == codes(report)
+        assert "cuda:0" == report["findings"][0]["suggestion"]
+        assert 1 == report["status"]
+
+    def test_bytes_that_come_back_changed_are_told(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        A device that answers without an error, and wrongly, is not usable.
+        """
+
+        def changed(ordinal: int) -> Iterator[tuple[str, object]]:
+            yield from exercised(ordinal)
+            yield "intact", False
+
+        monkeypatch.setattr(_torch, "exercise", changed)
+        fake_cuda(1)
+
+        assert "corrupt" == collect()["devices"][0]["state"]
+
+    def test_a_device_that_hangs_is_told_with_its_name(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        What it told before it hung is in the report, and the others are sound.
+        """
+        forever = threading.Event().wait
+        monkeypatch.setattr(_torch, "exercise", lambda n: exercised(n, forever if n == 0 else lambda: None))
+        fake_cuda(2)
+        report = collect(seconds=1.0)
+
+        assert ["hung", "sound"] == [device["state"] for device in report["devices"]]
+        assert "Some GPU" == report["devices"][0]["name"]
+        assert "cuda:0: it did not answer within 1 s" == report["findings"][0]["reason"]
+
+    def test_devices_that_fail_alike_share_a_finding(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Eight lines that say the same say less than one.
+        """
+
+        def fault() -> None:
+            raise RuntimeError("CUDA error: out of memory")
+
+        monkeypatch.setattr(_torch, "exercise", lambda n: exercised(n, fault))
+        fake_cuda(3)
+        (finding,) = collect()["findings"]
+
+        assert finding["reason"].startswith("cuda:0, cuda:1, cuda:2: its memory is taken")
+        assert finding["suggestion"] is None
+
+    def test_a_slow_device_is_a_warning(self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+        """
+        It works; whoever waits for it may want to know why.
+        """
+        slow = {"state": "slow", "said": "", "seconds": 12.0}
+        absent = {"state": "absent", "said": "CUDA error: invalid device ordinal", "seconds": 0.1}
+        monkeypatch.setattr(_collect, "try_devices", lambda ordinals, seconds: [slow, absent])
+        fake_cuda(1)
+        report = collect()
+
+        assert [("warning", "device-slow")] == codes(report)
+        assert "1 device, usable (cuda:0 slow); this process would use cuda:0" == report["verdict"]
+
+    def test_counting_that_never_ends_is_told(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Where NVML or the driver hangs, the report comes all the same.
+        """
+        fake_cuda(2)
+        monkeypatch.setattr(_torch, "take_snapshot", lambda *_: threading.Event().wait())
+        report = collect(seconds=0.5)
+
+        assert [("fault", "driver-unusable")] == codes(report)
+        assert "the devices cannot be counted" == report["verdict"]
+        assert torch.__version__ == report["versions"]["torch"]
+
+    def test_an_error_while_counting_is_raised(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        A fault of this library is not taken for one of the machine.
+        """
+
+        def fault(*_: object) -> None:
+            raise LookupError("of our own")
+
+        fake_cuda(2)
+        monkeypatch.setattr(_torch, "take_snapshot", fault)
+
+        with pytest.raises(LookupError, match="of our own"):
+            collect()
+
+    def test_an_interrupt_ends_the_command(self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+        """
+        Ctrl-C has the status that shells give it, and no traceback.
+        """
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        fake_cuda(1)
+        monkeypatch.setattr(_trial, "in_children", interrupted)
+
+        assert 130 == main([])
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what is written to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environ", "coloured"),
+    [
+        pytest.param({"TERM": "xterm"}, True, id="a-terminal"),
+        pytest.param({"TERM": "xterm", "NO_COLOR": ""}, True, id="no-color-that-is-empty"),
+        pytest.param({"TERM": "xterm", "NO_COLOR": "1"}, False, id="no-color"),
+        pytest.param({"TERM": "dumb"}, False, id="a-dumb-terminal"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="its terminal is not coloured")
+def test_colour_is_for_terminals(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], coloured: bool
+) -> None:
+    """
+    And for those whose owner did not turn it off: https://no-color.org.
+    """
+    fake_cuda(2)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    main(["--no-allocate"])
+
+    assert coloured == ("\033" in sys.stdout.getvalue())
+
+
+def test_a_pipe_gets_plain_text(fake_cuda: InstallFakeCuda, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Without a terminal there is no colour, and nothing is shortened.
+    """
+    machine = fake_cuda(2)
+    main(["--no-allocate"])
+    out = capsys.readouterr().out
+
+    assert "\033" not in out
+    assert machine.devices[0].uuid in out
+
+
+@pytest.mark.parametrize("columns", [pytest.param(n, id=str(n)) for n in (60, 80, 200)])
+def test_the_width_is_that_of_the_terminal(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """
+    No line is wider.
+    """
+    fake_cuda(2, environ={MASK: "0,1,2,x"})
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    main(["--no-allocate"])
+
+    assert [] == [line for line in sys.stdout.getvalue().splitlines() if len(line) > columns]
+
+
+def test_a_reader_that_goes_away_is_no_error(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """
+    `python -m safedev | head -1` ends without a traceback.
+    """
+
+    class Gone(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            return target
+
+    fake_cuda(2)
+    target = os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY)
+    monkeypatch.setattr(sys, "stdout", Gone())
+    status = main(["--no-allocate"])
+    os.close(target)
+
+    assert 0 == status
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python in which torch is not installed."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "safedev._torch")
+    monkeypatch.delattr(safedev, "_torch")
+
+
+@pytest.mark.usefixtures("no_torch")
+class TestWithoutTorch:
+    def test_the_mask_and_the_launcher_are_still_told(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """
+        The report names what is missing, and what is wrong besides.
+        """
+        for name, value in {**TORCHRUN, MASK: "0,[1"}.items():
+            monkeypatch.setenv(name, value)
+        status = main(["--json"])
+        report = json.loads(capsys.readouterr().out)
+
+        assert (1, None, None) == (status, report["device"], report["device_count"])
+        assert [("fault", "torch-missing"), ("fault", "mask-unreadable")] == codes(report)
+        assert 1 == report["launch"]["local_rank"]
+        assert report["verdict"].startswith("rank 1, local rank 1: torch cannot be imported")
+
+    def test_the_machine_is_still_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """
+        NVML is asked without torch, with nvidia-ml-py or without it.
+        """
+        monkeypatch.setattr(_nvml, "inventory", lambda: None)
+        monkeypatch.setattr(_nvml, "count", lambda: 4)
+
+        assert "torch cannot be imported, and the machine has 4 devices" == collect()["verdict"]
+
+    def test_a_local_rank_that_cannot_be_told_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """
+        It will stop the run that torch is installed for.
+        """
+        monkeypatch.setenv("LOCAL_RANK", "x")
+
+        assert ("fault", "no-local-rank") in codes(collect())
+
+    def test_explain_says_so(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """
+        One request cannot be judged without torch.
+        """
+        assert 1 == main(["explain", "cuda:0"])
+        assert capsys.readouterr().out.startswith("torch cannot be imported: ")
+
+
+class TestTheTrialItself:
+    """The part that runs in the child, here in this process."""
+
+    def test_it_writes_lines_of_json(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    ) -> None:
+        """
+        The first line is what the device tells of itself; the last one has the state.
+        """
+        fake_cuda(2)
+        monkeypatch.setattr(_torch, "exercise", exercised)
+        with (tmp_path / "pipe").open("wb") as pipe:
+            _trial.main(1, pipe.fileno())
+        first, last = map(json.loads, (tmp_path / "pipe").read_text().splitlines())
+
+        assert ("Some GPU", False) == (first["name"], "state" in first)
+        assert ("sound", "") == (last["state"], last["said"])
+
+    @pytest.mark.parametrize(
+        ("error", "said"),
+        [
+            pytest.param(RuntimeError(), "RuntimeError", id="no-words"),
+            pytest.param(OSError("\n a\nb"), "a", id="words"),
+        ],
+    )
+    def test_a_driver_that_does_not_start_is_told_from_a_device(
+        self, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+    ) -> None:
+        """
+        What fails before the devices are counted is no fault of a device.
+        """
+
+        def fault(_: int) -> Iterator[tuple[str, object]]:
+            raise error
+            yield
+
+        monkeypatch.setattr(_torch, "exercise", fault)
+        (last,) = _trial.attempt(0)
+
+        assert ("no-driver", said) == (last["state"], last["said"])
+
+    def test_a_trial_that_takes_long_is_slow(self) -> None:
+        """
+        More than half of the limit.
+        """
+        text = json.dumps({"state": "sound", "seconds": 11.0}).encode()
+
+        assert "slow" == _trial._judged(text, "", 20.0)["state"]
+        assert "sound" == _trial._judged(text, "", 22.0)["state"]
+
+    def test_it_allocates_copies_and_runs_a_kernel(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Allocate by the copy, run a kernel, wait for it, copy back, compare.
+        """
+        done: list[object] = []
+
+        class Tensor:
+            def to(self, device: torch.device) -> Tensor:
+                done.append(device)
+                return self
+
+            def add(self, number: int) -> None:
+                done.append(number)
+
+            def cpu(self) -> Tensor:
+                done.append("back")
+                return self
+
+        fake_cuda(2)
+        monkeypatch.setattr(torch, "arange", lambda _: Tensor())
+        monkeypatch.setattr(torch.cuda, "synchronize", done.append)
+        monkeypatch.setattr(torch, "equal", lambda one, other: one is other)
+        told = dict(_torch.exercise(1))
+
+        assert [torch.device("cuda", 1), 1, 1, "back"] == done
+        assert (2, "9.0", True) == (told["driver_count"], told["capability"], told["intact"])
+
+    def test_it_does_nothing_to_an_ordinal_past_the_end(self, fake_cuda: InstallFakeCuda) -> None:
+        """
+        There is nothing to be told of it; the driver refuses it in its own words.
+        """
+        fake_cuda(2)
+        told = []
+
+        with pytest.raises(RuntimeError, match="invalid device ordinal"):
+            told += [key for key, _ in _torch.exercise(2)]
+
+        assert [] == told
