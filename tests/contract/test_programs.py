@@ -49,7 +49,7 @@ AT_AN_ORDINAL = [
     "cuda.get_device_capability({})",
     "cuda.mem_get_info({})[1] > 0",
     "cuda.synchronize({})",
-    "cuda.memory_allocated({})",
+    "cuda.memory_allocated(abs({}))",
     "cuda.can_device_access_peer(0, {})",
     "in_thread(lambda: said(cuda.set_device, {}))",
 ]
@@ -58,7 +58,7 @@ if VERSION >= (2, 8):
         "torch.accelerator.set_device_index({})",
         "enter(torch.accelerator.device_index({}))",
         "torch.accelerator.current_device_index() - {}",
-        "torch.accelerator.synchronize({})",
+        "torch.accelerator.synchronize(abs({}))",
     ]
 STEPS = st.one_of(
     ANYWHERE,

@@ -33,6 +33,8 @@ class Bindings:
         self.machine = machine
         self._torch = torch
         self._started = False
+        # Since 2.8, set_device makes the context of a device that is current already: pytorch pull request 155900.
+        self._eager = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 
     def table(self) -> dict[str, Callable[..., object]]:
         """The functions by name."""
@@ -66,9 +68,10 @@ class Bindings:
     def _cuda_setDevice(self, ordinal: object) -> None:
         index = (_integer(ordinal, "setDevice") + 128) % 256 - 128  # an int8 in C++, unchecked
         self.start()
-        if index < 0:
-            raise RuntimeError(f"device id must be non-negative!{index}")
-        self.machine.set(index)
+        if index < 0 or not self._eager:
+            self._set_other(index)
+        else:
+            self.machine.set(index)
 
     def _cuda_exchangeDevice(self, ordinal: object) -> int:
         return self._exchanged(ordinal, self.machine.exchange)
@@ -96,8 +99,7 @@ class Bindings:
 
     def _cuda_memoryStats(self, ordinal: int) -> dict[str, object]:
         if not 0 <= ordinal < len(self.machine.found):
-            # C++ prints the ordinal as one byte, and not every byte is a text.
-            raise RuntimeError((b"Invalid device argument %c: did you call init?" % (ordinal % 256)).decode())
+            raise RuntimeError(f"Invalid device argument {chr(ordinal % 256)}: did you call init?")
         return _no_memory()
 
     def _cuda_synchronize(self) -> None:
