@@ -139,7 +139,7 @@ def _ending(
             yield "mask-unknown-device", start, end, "a negative number ends the list: what stands behind it is hidden"
         return
     token = text.strip()
-    if not token and last and (entries or not raw.strip()):
+    if not token and last:
         return  # blank, or a comma too many at the end: nothing is lost
     code, words = "mask-unreadable", _unreadable(token)
     uuid = token.startswith(("GPU-", "MIG-"))

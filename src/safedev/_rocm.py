@@ -17,7 +17,7 @@ def rocr_entries(raw: str) -> list[int | str]:
     Source:
         https://github.com/ROCm/ROCR-Runtime, ``amd_filter_device.cpp``
     """
-    entries: list[int | str] = []
+    entries: dict[int | str, None] = {}
     for text in raw.split(","):
         token = text.strip().upper()
         entry: int | str
@@ -30,8 +30,8 @@ def rocr_entries(raw: str) -> list[int | str]:
             break
         if entry in entries:
             break
-        entries.append(entry)
-    return entries
+        entries[entry] = None
+    return list(entries)
 
 
 def hip_entries(raw: str) -> list[int | str]:

@@ -48,7 +48,8 @@ FULL = "GPU-1c55aa77-0000-4000-8000-000000000000"
         pytest.param("\xa01", (1,), id="no-break-space"),
         pytest.param("\u00b2", (), id="superscript"),
         pytest.param("--1", (), id="two-signs"),
-        pytest.param("9" * 5000, (), id="too-many-digits"),
+        pytest.param("1" * 4300, (int("1" * 4300),), id="as-many-digits-as-int-takes"),
+        pytest.param("1" * 4301, (), id="one-digit-more"),
         pytest.param("[0,1]", (), id="brackets"),
         pytest.param("GPU-a,GPU-b", ("GPU-a", "GPU-b"), id="uuids"),
         pytest.param("GPU-a,GPU-b,GPU-a", (), id="a-repeated-uuid-voids-the-list"),
@@ -146,6 +147,12 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("0,1\u00b2", "mask-unreadable", "1\u00b2", "no number", "0,1", id="superscript-behind-a-number"),
         pytest.param("9" * 5000, "mask-unreadable", "9" * 5000, "no number", None, id="too-many-digits"),
         pytest.param("two", "mask-unreadable", "two", "no number", None, id="word"),
+        pytest.param(" two", "mask-unreadable", " two", "no number", None, id="word-behind-a-blank"),
+        pytest.param("'0-63'", "mask-unreadable", "'0-63'", "quotes", ",".join(map(str, range(64))), id="many-numbers"),
+        pytest.param("'0-63,64'", "mask-unreadable", "'0-63", "quotes", None, id="more-than-anybody-types"),
+        pytest.param(
+            "'0'" + " " * 4000 + "x", "mask-unreadable", "'0'" + " " * 4000 + "x", "quotes", None, id="a-long-text"
+        ),
         pytest.param("0,two", "mask-unreadable", "two", "no number", "0", id="word-behind-a-number"),
         pytest.param("GPU-a,0", "mask-mixed", "0", "one list", "GPU-a", id="number-behind-a-uuid"),
         pytest.param("0,GPU-a", "mask-mixed", "GPU-a", "one list", "0", id="uuid-behind-a-number"),

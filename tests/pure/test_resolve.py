@@ -130,6 +130,7 @@ def test_a_machine_without_a_usable_cuda_device(
         pytest.param(3, seen(4, launch_error=NO_RANK), "cuda:3", id="an-ordinal-needs-no-local-rank"),
         pytest.param(300, seen(301), "cuda:300", id="beyond-eight-bits"),
         pytest.param("cpu", seen(0), "cpu", id="cpu"),
+        pytest.param("cpu", seen(2, launch=rank(1, 2)), "cpu", id="cpu-where-devices-are"),
         pytest.param("GPU-a", seen(2, found=(1,)), "cuda:1", id="uuid-found"),
         pytest.param("GPU-a", seen(2, found=(0, 1)), None, id="uuid-fits-two"),
         pytest.param("GPU-a", seen(2, found=()), None, id="uuid-fits-none"),

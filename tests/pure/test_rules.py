@@ -57,6 +57,15 @@ def seen(count: int, mask: str | None = None, **more: Any) -> Snapshot:
     return Snapshot(mask=parse_mask(mask), device_count=count, **more)
 
 
+def rocm(count: int, cuda: str | None = None, **variables: str) -> Snapshot:
+    """What torch counts on ROCm under these masks; it reads HIP's where that is set, be it empty."""
+    hip = variables.get("HIP_VISIBLE_DEVICES")
+    mask = parse_mask(cuda) if hip is None else parse_mask(hip, variable="HIP_VISIBLE_DEVICES")
+    if cuda is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = cuda
+    return Snapshot(mask=mask, device_count=count, hip_build="6.4", variables=variables)
+
+
 def launched(local_rank: int, local_world_size: int | None = None, **more: Any) -> Launch:
     more.setdefault("sources", (("local_rank", "LOCAL_RANK"),))
     return Launch(launcher="torchrun", local_rank=local_rank, local_world_size=local_world_size, **more)
@@ -385,6 +394,79 @@ SITUATIONS = [
         None,
         id="order-ambiguous-under-numbers",
     ),
+    pytest.param(
+        "mask-not-in-force",
+        0,
+        seen(2, "0", exported=parse_mask(None)),
+        ["is '0' in os.environ", "unset in the environment"],
+        None,
+        id="mask-not-in-force",
+    ),
+    pytest.param(
+        "mask-not-in-force",
+        0,
+        seen(2, exported=parse_mask("1")),
+        ["is unset in os.environ", "'1' in the environment"],
+        None,
+        id="mask-not-in-force-put-past-it",
+    ),
+    pytest.param(
+        "out-of-range",
+        5,
+        seen(2, physical_count=2, on_bus=8),
+        ["the host has 8", "given 2"],
+        "cuda:0",
+        id="out-of-range-in-a-container",
+    ),
+    pytest.param(
+        "out-of-range",
+        5,
+        seen(2, variables={"NVIDIA_VISIBLE_DEVICES": "4,5"}),
+        ["NVIDIA_VISIBLE_DEVICES='4,5'"],
+        "cuda:0",
+        id="out-of-range-by-the-hosts-number",
+    ),
+    # https://github.com/ROCm/clr, rocdevice.cpp: HIP's numbers count inside what ROCr left; an empty one is as unset.
+    pytest.param(
+        "masks-stacked",
+        0,
+        rocm(1, ROCR_VISIBLE_DEVICES="2", HIP_VISIBLE_DEVICES="0,1"),
+        ["shows 1 device"],
+        None,
+        id="masks-stacked-a-number-is-lost",
+    ),
+    pytest.param(
+        "masks-stacked",
+        0,
+        rocm(2, ROCR_VISIBLE_DEVICES="2,3", HIP_VISIBLE_DEVICES="0"),
+        ["shows 1 device", "counts 2"],
+        None,
+        id="masks-stacked-torch-counts-otherwise",
+    ),
+    pytest.param(
+        "masks-stacked",
+        0,
+        rocm(0, "1", ROCR_VISIBLE_DEVICES="2,3", HIP_VISIBLE_DEVICES=""),
+        ["CUDA_VISIBLE_DEVICES='1'"],
+        None,
+        id="masks-stacked-hip-is-empty",
+    ),
+    pytest.param(
+        "mask-hides-all",
+        0,
+        rocm(0, HIP_VISIBLE_DEVICES=""),
+        ["HIP_VISIBLE_DEVICES=''", "ROCm takes an empty one as unset"],
+        None,
+        id="mask-hides-all-says-torch",
+    ),
+    pytest.param(
+        "mask-too-late",
+        0,
+        with_machine(seen(1, "GPU-0,GPU-1", driver_count=1), "A", "A"),
+        ["'GPU-0,GPU-1'", "1 device"],
+        "cuda:0",
+        id="mask-too-late-uuids",
+    ),
 ]
 
 
@@ -408,40 +490,6 @@ def test_every_code_has_a_situation() -> None:
     """
     assert CODES == {row.values[0] for row in SITUATIONS}
 
-
-IN_PYTHON_ALONE = pytest.param(
-    "mask-not-in-force",
-    0,
-    seen(2, "0", exported=parse_mask(None)),
-    ["is '0' in os.environ", "unset in the environment"],
-    None,
-    id="mask-not-in-force",
-)
-PAST_PYTHON = pytest.param(
-    "mask-not-in-force",
-    0,
-    seen(2, exported=parse_mask("1")),
-    ["is unset in os.environ", "'1' in the environment"],
-    None,
-    id="mask-not-in-force-put-past-it",
-)
-MORE_ON_THE_BUS = pytest.param(
-    "out-of-range",
-    5,
-    seen(2, physical_count=2, on_bus=8),
-    ["the host has 8", "given 2"],
-    "cuda:0",
-    id="out-of-range-in-a-container",
-)
-HOST_NUMBERS = pytest.param(
-    "out-of-range",
-    5,
-    seen(2, variables={"NVIDIA_VISIBLE_DEVICES": "4,5"}),
-    ["NVIDIA_VISIBLE_DEVICES='4,5'"],
-    "cuda:0",
-    id="out-of-range-by-the-hosts-number",
-)
-SITUATIONS += [IN_PYTHON_ALONE, PAST_PYTHON, MORE_ON_THE_BUS, HOST_NUMBERS]
 
 # The twin of each situation: nearly the same, and the code would be wrong.
 TWINS = [
@@ -585,6 +633,16 @@ TWINS = [
     pytest.param("mask-too-late", 1, seen(1, "3,9,4", driver_count=1, physical_count=4), id="mask-too-late:cut-short"),
     pytest.param("mask-too-late", 2, seen(2, "0", physical_count=2), id="mask-too-late:the-driver-sleeps"),
     pytest.param("mask-too-late", 2, seen(2, "0", driver_count=2), id="mask-too-late:machine-unknown"),
+    pytest.param("mask-too-late", 2, seen(2, driver_count=2, physical_count=2), id="mask-too-late:unset-as-before"),
+    pytest.param(
+        "mask-too-late", 1, with_machine(seen(1, "MIG-a", driver_count=1), "A"), id="mask-too-late:an-instance"
+    ),
+    pytest.param(
+        "mask-too-late",
+        0,
+        seen(2, "0", driver_count=2, physical_count=2, refusal=LOST, refused="cuda:0"),
+        id="mask-too-late:it-has-only-just-started",
+    ),
     pytest.param(
         "mask-too-late", 1, seen(1, "MIG-a,MIG-b", driver_count=1, physical_count=1), id="mask-too-late:instances"
     ),
@@ -635,7 +693,7 @@ TWINS = [
     pytest.param(
         "masks-stacked",
         "xpu",
-        seen(1, "0", hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2"}),
+        seen(2, "0", hip_build="6.4", variables={"ROCR_VISIBLE_DEVICES": "2"}),
         id="masks-stacked:another-kind",
     ),
     pytest.param("order-ambiguous", 2, with_machine(seen(2), "H100", "H100"), id="order-ambiguous:one-model"),
@@ -689,12 +747,9 @@ def test_every_code_has_a_twin() -> None:
     [
         pytest.param(0, seen(0, "'0,1'"), "CUDA_VISIBLE_DEVICES=0,1", id="quotes-are-taken-off"),
         pytest.param(0, seen(0, "all"), "unset CUDA_VISIBLE_DEVICES", id="all-is-what-unset-means"),
-        pytest.param(0, seen(0, "none"), "CUDA_VISIBLE_DEVICES=-1", id="none-is-minus-one"),
+        pytest.param(0, seen(0, "none"), "CUDA_VISIBLE_DEVICES=-1 to hide every device", id="none-is-minus-one"),
         pytest.param(1, seen(1, "0,7", physical_count=2), "CUDA_VISIBLE_DEVICES=0", id="the-part-that-is-here"),
         pytest.param(0, seen(0, "7", physical_count=2), "unset CUDA_VISIBLE_DEVICES", id="nothing-of-it-is-here"),
-        pytest.param(-1, seen(1), "use cuda:0", id="the-only-device"),
-        pytest.param(-1, seen(3), "use cuda:0 to cuda:2", id="all-devices"),
-        pytest.param(-1, seen(0), "use the CPU", id="no-device"),
         pytest.param(5, seen(2, "4,5"), "use cuda:1", id="the-ordinal-of-a-physical-index"),
         pytest.param(0, seen(0, driver_cuda=11040), "torch for CUDA 11", id="the-build-for-an-old-driver"),
         pytest.param(1, seen(1, "0", launch=launched(1), sharing=OWN), "use cuda:0", id="the-only-one-of-its-own"),
@@ -716,6 +771,35 @@ def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy:
     remedies = [finding.remedy for finding in judge(request_for(preferred), snapshot).findings]
 
     assert any(remedy in one for one in remedies), remedies
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "remedy"),
+    [
+        pytest.param(seen(0), "use the CPU, or make a device visible", id="none"),
+        pytest.param(seen(1), "use cuda:0", id="one"),
+        pytest.param(seen(2), "use cuda:0 or cuda:1", id="two"),
+        pytest.param(seen(3), "use cuda:0 to cuda:2", id="three"),
+        pytest.param(seen(3, refused="cuda:0"), "use cuda:1 to cuda:2", id="the-first-refused"),
+        pytest.param(seen(3, refused="cuda:2"), "use cuda:0 or cuda:1", id="the-last-refused"),
+        pytest.param(seen(2, refused="cuda:1"), "use cuda:0", id="the-other-one-refused"),
+        pytest.param(seen(1, refused="cuda:0"), "use the CPU, or make a device visible", id="the-only-one-refused"),
+    ],
+)
+def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
+    """
+    Those that are visible, without the one that refused.
+    """
+    assert [remedy] == [finding.remedy for finding in found("negative-ordinal", -1, snapshot)]
+
+
+def test_an_empty_mask_of_cuda_is_no_matter_of_rocm() -> None:
+    """
+    What torch and ROCm make of HIP's is said of HIP's alone.
+    """
+    (finding,) = found("mask-hides-all", 0, seen(0, ""))
+
+    assert "ROCm" not in finding.reason
 
 
 def test_the_most_specific_reason_comes_first() -> None:
