@@ -145,7 +145,7 @@ def _ending(
     uuid = token.startswith(("GPU-", "MIG-"))
     if uuid and token != text and not (entries and isinstance(entries[0], int)):
         words = "a blank before a UUID makes it unreadable"
-    elif entries and (uuid or isinstance(entries[0], str)) and (uuid or _number(token) is not None):
+    elif entries and (uuid or _number(token) is not None):
         code, words = "mask-mixed", "numbers, GPU- and MIG- UUIDs cannot stand in one list: the first kind counts"
     yield code, start, end, f"{words}; it hides itself and all that follow"
 

@@ -620,6 +620,7 @@ TWINS = [
     pytest.param("mask-not-in-force", "xpu", seen(1, exported=parse_mask("0")), id="mask-not-in-force:another-kind"),
     pytest.param("mask-mig", 2, seen(2, "MIG-a,MIG-b"), id="mask-mig:both-are-visible"),
     pytest.param("mask-mig", 1, seen(1, "MIG-a"), id="mask-mig:one-instance"),
+    pytest.param("mask-mig", 0, seen(0, "MIG-a"), id="mask-mig:one-instance-that-is-not-here"),
     pytest.param("mask-mig", 1, seen(1, "GPU-a,GPU-b"), id="mask-mig:whole-devices"),
     pytest.param("mask-mig", 0, with_machine(seen(1, "0"), "A", mig=True), id="mask-mig:whole-device-can-be-had"),
     pytest.param("mask-mig", 1, with_machine(seen(1, "0"), "A"), id="mask-mig:mode-is-off"),
@@ -791,6 +792,15 @@ def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
     Those that are visible, without the one that refused.
     """
     assert [remedy] == [finding.remedy for finding in found("negative-ordinal", -1, snapshot)]
+
+
+def test_of_several_defects_the_one_that_decides_is_named() -> None:
+    """
+    The last one, which ends the list; the text to write instead mends them all.
+    """
+    (finding,) = found("mask-unreadable", 2, seen(1, "0-1,x"))
+
+    assert "'x'" in finding.reason
 
 
 def test_an_empty_mask_of_cuda_is_no_matter_of_rocm() -> None:
