@@ -185,6 +185,27 @@ def test_each_defect_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("raw", "place", "entry"),
+    [
+        pytest.param("0", 0, "0", id="the-only-one"),
+        pytest.param("10,2,345", 0, "10", id="the-first"),
+        pytest.param("10,2,345", 1, "2", id="in-the-middle"),
+        pytest.param("10,2,345", 2, "345", id="the-last"),
+        pytest.param("0, 1 ,2", 1, " 1 ", id="with-its-blanks"),
+        pytest.param("GPU-a,GPU-bc", 1, "GPU-bc", id="uuid"),
+        pytest.param("1gpu,2,x", 1, "2", id="before-a-defect"),
+    ],
+)
+def test_an_entry_stands_at_its_place(raw: str, place: int, entry: str) -> None:
+    """
+    From its first character to the one after its last.
+    """
+    start, end = parse_mask(raw).span_of(place)
+
+    assert entry == raw[start:end]
+
+
+@pytest.mark.parametrize(
     ("raw", "hides"),
     [
         pytest.param(None, False, id="unset"),

@@ -640,6 +640,12 @@ TWINS = [
     ),
     pytest.param(
         "mask-too-late",
+        2,
+        with_machine(seen(2, driver_count=2, uuids=("GPU-0abc",)), "A", "A"),
+        id="mask-too-late:not-all-uuids-are-known",
+    ),
+    pytest.param(
+        "mask-too-late",
         0,
         seen(2, "0", driver_count=2, physical_count=2, refusal=LOST, refused="cuda:0"),
         id="mask-too-late:it-has-only-just-started",
