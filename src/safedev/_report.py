@@ -94,13 +94,16 @@ def _devices_in_a_clause(report: Report) -> str:
 
 
 def _use(report: Report) -> str:
-    device = report["device"]
-    if device is not None:
-        return f"this process would use {'the CPU' if device == 'cpu' else device}"
+    """Which device this process gets, and the faults that the rest of the line does not show."""
     if report["device_count"] is None:
         return ""
-    why = next((finding["code"] for finding in report["findings"] if finding["level"] == "fault"), "")
-    return "this process gets no device" + (f" ({why})" if why else "")
+    faults = [finding["code"] for finding in report["findings"] if finding["level"] == "fault"]
+    device = report["device"]
+    if device is None:
+        return "this process gets no device" + (f" ({faults[0]})" if faults else "")
+    others = ", ".join(dict.fromkeys(code for code in faults if code != "device-unusable"))
+    name = "the CPU" if device == "cpu" else device
+    return f"this process would use {name}" + (f"; fault: {others}" if others else "")
 
 
 def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]]]:

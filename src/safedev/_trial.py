@@ -60,6 +60,7 @@ def attempt(ordinal: int) -> Iterator[dict[str, object]]:
     try:
         from safedev import _torch
 
+        began = time.perf_counter()  # importing torch, where that is still to be done, is not the device's time
         for key, value in _torch.exercise(ordinal):
             seen[key] = value
             if key == "uuid":  # all that the device tells of itself, before anything is done to it

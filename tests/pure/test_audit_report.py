@@ -150,6 +150,11 @@ NO_DEVICE = {"devices": [], "device_count": 0, "past_end": None}
             id="all-hidden-by-mistake",
         ),
         pytest.param(
+            "1 device, usable; this process would use cuda:0; fault: mask-unreadable",
+            report("sound", findings=[finding(code="mask-unreadable"), finding(), finding(level="warning", code="x")]),
+            id="a-fault-besides",
+        ),
+        pytest.param(
             "2 xpu devices; this process would use xpu:0",
             report(device="xpu:0", accelerator="xpu", accelerator_count=2, physical_count=None, **NO_DEVICE),
             id="another-accelerator",
