@@ -155,7 +155,7 @@ def readme(session: nox.Session) -> None:
     commands = shell_blocks(ROOT / "README.md")
     venv = Venv(session, "cuda", new=True)
     for command in commands:
-        venv.run("bash", "-euc", command)
+        venv.run("bash", "-euc", command, SAFEDEV_REQUIRE_PRETEND_GPU="1")
 
 
 @nox.session
@@ -169,9 +169,8 @@ def pretend_gpu(session: nox.Session) -> None:
 def launchers(session: nox.Session) -> None:
     """Run the tests that start real launchers: torchrun, MPI, Slurm and the frameworks."""
     venv = cuda_venv(session)
-    version = "import importlib.metadata as m; print('torch', m.version('torch'))"
-    venv.run("python", "-c", version)
-    venv.install(*FRAMEWORKS)
-    venv.run("python", "-c", version)
+    # The frameworks are to be tested with the torch that is there, not with one of their choice.
+    (metadata,) = (VENVS / "cuda").rglob("torch-*.dist-info")
+    venv.install(f"torch=={metadata.name.removeprefix('torch-').removesuffix('.dist-info')}", *FRAMEWORKS)
     required = {"SAFEDEV_REQUIRE_PRETEND_GPU": "1", "SAFEDEV_REQUIRE_LAUNCHERS": "1"}
     venv.run("python", "-m", "pytest", "tests/launchers", *session.posargs, **required)
