@@ -249,6 +249,12 @@ CONTEXTS = {
     "a-context-of-a-tensor-on-the-cpu-does-nothing": row(
         "with cuda.device_of(torch.zeros(1)):\n    inside = cuda.is_initialized()\ninside", False
     ),
+    "an-exchange-with-a-negative-one-does-nothing": row(
+        "[cuda._exchange_device(-1), cuda._maybe_exchange_device(-1), cuda.is_initialized()]", [-1, -1, False]
+    ),
+    "an-exchange-takes-no-more-than-seven-bits": row(
+        "said(cuda._exchange_device, 200)", "RuntimeError: Overflow when unpacking DeviceIndex"
+    ),
     "a-context-can-be-entered-again": row(
         "context = cuda.device(1)\nseen = []\nfor _ in range(2):\n    context = cuda.device(1)\n    with context:\n"
         "        seen.append(cuda.current_device())\nseen + [cuda.current_device()]",
@@ -301,6 +307,11 @@ LOOKING = {
     "synchronising-starts": row("[cuda.synchronize(), cuda.is_initialized()]", [None, True]),
     "synchronising-beyond-the-last-is-refused": row("said(cuda.synchronize, 3)", BEYOND),
     "nothing-is-captured": row("cuda.init()\ncuda.is_current_stream_capturing()", False),
+    "memory-allocated-beyond-the-last-is-refused": row(
+        "cuda.init()\nsaid(cuda.memory_allocated, 7)",
+        "RuntimeError: Invalid device argument \x07: did you call init?",
+    ),
+    "a-device-can-reach-another": row("cuda.can_device_access_peer(0, 1)", True, gpus=2, names=["A", "A"]),
     "a-peer-beyond-the-last-is-refused": row(
         "said(cuda.can_device_access_peer, 0, 4)", "AssertionError: Invalid peer device id"
     ),
@@ -334,6 +345,23 @@ ACCELERATOR = {
         [1, 0],
         gpus=2,
         since=(2, 8),
+    ),
+    "synchronising-an-accelerator-that-is-not-used-does-nothing": row(
+        "[torch.accelerator.synchronize(5), cuda.is_initialized()]", [None, False]
+    ),
+    "synchronising-another-leaves-the-current-one": row(
+        "torch.accelerator.current_device_index()\n[torch.accelerator.synchronize(1), cuda.current_device()]",
+        [None, 0],
+        gpus=2,
+    ),
+    "synchronising-an-accelerator-beyond-the-last-is-refused": row(
+        "torch.accelerator.current_device_index()\nsaid(torch.accelerator.synchronize, 5)", BEYOND
+    ),
+    "nothing-is-allocated-on-the-accelerator": row(
+        "cuda.init()\ntorch.accelerator.empty_cache()\ntorch.accelerator.reset_peak_memory_stats()\n"
+        "[torch.accelerator.memory_allocated(), torch.accelerator.max_memory_reserved()]",
+        [0, 0],
+        since=(2, 9),
     ),
     "the-accelerators-memory-is-told": row(
         "torch.accelerator.get_memory_info(0) == cuda.mem_get_info(0)", True, since=(2, 12), memory=8 << 30

@@ -179,6 +179,24 @@ class TestGoing:
         assert {MASK, "LOCAL_RANK", "SLURM_STEP_GPUS"} <= asked
         assert set() == left
 
+    def test_what_a_registered_launcher_reads_is_cleared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """
+        So are the variables of a launcher that somebody has registered as a row of data.
+        """
+
+        class WithLogic:
+            name = "own"
+
+            def detect(self, environ: object, /) -> None: ...
+
+        row = launchers.EnvLauncher(name="acme", local_rank="ACME_LOCAL_RANK", requires=("ACME_JOB",))
+        monkeypatch.setattr(launchers, "LAUNCHERS", (row, WithLogic(), *launchers.LAUNCHERS))
+        monkeypatch.setenv("ACME_JOB", "1")
+        with fake_cuda(1):
+            inside = os.environ.get("ACME_JOB")
+
+        assert (None, "1") == (inside, os.environ["ACME_JOB"])
+
     def test_the_default_device_comes_back(self) -> None:
         """
         A default device that the code under test has set is gone afterwards.
@@ -368,6 +386,41 @@ class TestTensors:
         assert ("Allocated memory" in summary, {0}) == (True, set(stats.values()))
 
 
+class TestOtherVersions:
+    """What torch's Python asks in other versions than the installed one."""
+
+    @pytest.mark.parametrize(
+        ("binding", "arguments", "answer"),
+        [
+            pytest.param("_accelerator_deviceCount", (), 2, id="2.6-counts"),
+            pytest.param("_accelerator_isAllocatorInitialized", (), False, id="2.9-asks-for-the-allocator"),
+            pytest.param("_accelerator_getDeviceStats", (0,), {}, id="2.9-asks-for-its-figures"),
+            pytest.param("_accelerator_exchangeDevice", (1,), 0, id="2.8-enters-a-context"),
+            pytest.param("_accelerator_maybeExchangeDevice", (0,), 0, id="2.8-leaves-it"),
+            pytest.param("_get_accelerator", (), torch.device("cuda"), id="2.4-asks-which"),
+        ],
+    )
+    def test_a_binding_answers(
+        self, binding: str, arguments: tuple[int, ...], answer: object, fake_cuda: InstallFakeCuda
+    ) -> None:
+        """
+        The binding is there, and answers for the machine.
+        """
+        fake_cuda(2)
+
+        assert answer == getattr(torch._C, binding)(*arguments)
+
+    def test_setting_the_current_one_makes_no_context_in_older_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """
+        Before 2.8 nothing happens where the device is current already.
+        """
+        monkeypatch.setattr(torch, "__version__", "2.7.1+cpu")
+        with fake_cuda(1, faults={0: "exclusive"}) as machine:
+            torch.cuda.set_device(0)
+
+        assert [] == machine.made_current
+
+
 class TestTheMachine:
     def test_what_was_made_current_is_told_in_order(self, fake_cuda: InstallFakeCuda) -> None:
         """
@@ -539,8 +592,10 @@ class TestSafedevOnIt:
         Where NVML is absent, a driver is asked.
         """
         machine = fake_cuda(2, nvml="absent")
+        uuids = (machine.devices[0].uuid, machine.devices[1].uuid)
 
-        assert torch.device("cuda", 1) == safedev.select_device(machine.devices[1].uuid)
+        assert uuids == _driver.uuids_from_child()
+        assert torch.device("cuda", 1) == safedev.select_device(uuids[1])
 
     def test_a_driver_too_old_is_found(self, fake_cuda: InstallFakeCuda) -> None:
         """

@@ -33,8 +33,11 @@ class Bindings:
         self.machine = machine
         self._torch = torch
         self._started = False
+        version = tuple(map(int, torch.__version__.split(".")[:2]))
         # Since 2.8, set_device makes the context of a device that is current already: pytorch pull request 155900.
-        self._eager = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
+        self._eager = version >= (2, 8)
+        # 2.8 makes a context to go back after synchronising, 2.14 does not; those between were not tried.
+        self._back = machine.set_other if version <= (2, 8) else machine.go_back
 
     def table(self) -> dict[str, Callable[..., object]]:
         """The functions by name."""
@@ -150,7 +153,7 @@ class Bindings:
             before = self.machine.current()
             self._set_other(ordinal)
             self._cuda_synchronize()
-            self._set_other(before)
+            self._back(before)
 
     def _accelerator_getMemoryInfo(self, ordinal: int) -> tuple[int, int]:
         self.start()

@@ -11,7 +11,7 @@ from safedev._misspelled import misspelled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
 # Beside the launchers of the table: masks and order, what shows a pod, and what torch reads to count or sets itself.
 _NAMES = frozenset({
@@ -25,7 +25,7 @@ _PREFIXES = ("FLUX_", "HOROVOD_", "OMPI_", "PMIX_", "PMI_", "RAY_", "SLURM", "TO
 
 
 @contextmanager
-def in_environment(environ: Mapping[str, str]) -> Iterator[None]:
+def in_environment(environ: Mapping[str, str]) -> Generator[None]:
     """Clear what chooses a device, add *environ*, and put everything back at the end."""
     taken = {*_NAMES, *_read_by_launchers(), *environ}
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,7 @@ from safedev.testing._machine import FakeCudaError, FakeDevice, FakeMachine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from safedev.testing._machine import Driver, Fault, Nvml
 
@@ -45,7 +46,7 @@ def fake_cuda(  # noqa: PLR0913 - a machine has many sides, and each of these st
     faults: Mapping[int, Fault] | None = None,
     driver: Driver = "working",
     nvml: Nvml = "working",
-) -> Iterator[FakeMachine]:
+) -> Generator[FakeMachine]:
     """Make ``torch.cuda`` answer as on a machine with *count* devices, on any build of torch.
 
     A context manager and a decorator; the pytest fixture of the same name takes the same arguments. Everything is as
@@ -155,6 +156,10 @@ def _replacements(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
 
 def _state(machine: FakeMachine, bindings: dict[str, Callable[..., object]]) -> dict[str, object]:
     """What torch.cuda keeps for itself, as in a process that has just imported torch."""
+
+    def told_properties(ordinal: int) -> SimpleNamespace:
+        return properties(machine.device(ordinal))
+
     checks = (torch.cuda._check_capability, getattr(torch.cuda, "_check_cubins", None))
     return {
         "_initialized": False,
@@ -168,7 +173,7 @@ def _state(machine: FakeMachine, bindings: dict[str, Callable[..., object]]) -> 
         "_exchange_device": bindings["_cuda_exchangeDevice"],
         "_maybe_exchange_device": bindings["_cuda_maybeExchangeDevice"],
         "_cudart": SimpleNamespace(cudaMemGetInfo=machine.memory_of),
-        "_get_device_properties": lambda ordinal: properties(machine.device(ordinal)),
+        "_get_device_properties": told_properties,
         "_raw_device_count_nvml": lambda: len(_listed(machine)),
         "_raw_device_uuid_nvml": lambda: [device.uuid for device in _listed(machine)],
     }
@@ -200,7 +205,7 @@ def _below_safedev(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
 
     yield _driver, "frozen_count", lambda: len(machine.found) if machine.awake else None
     yield _driver, "uuids", uuids
-    yield _driver, "uuids_from_child", lambda *_: None if machine.driver == "too-old" else machine.would_find()
+    yield _driver, "uuids_from_child", lambda: None if machine.driver == "too-old" else machine.would_find()
     yield _nvml, "cuda_version", told(version)
     yield _nvml, "vitals", vitals
     yield _nvml, "count", told(lambda: len(machine.devices))
@@ -212,16 +217,18 @@ def _below_safedev(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
 
 def _for_python_alone(lazy_init: Callable[[], None]) -> Callable[[], None]:
     """Start CUDA for torch's Python, and refuse torch's C++, which calls this when it is about to make a tensor."""
+    own: Callable[[], None] = getattr(
+        lazy_init, "__wrapped__", lazy_init
+    )  # torch's, if there is a fake around this one
 
-    def _lazy_init() -> None:
+    @wraps(own)
+    def start() -> None:
         # C++ leaves no frame, so the caller is then the code that wants the tensor, which does not name this function.
         if "_lazy_init" not in sys._getframe(1).f_code.co_names:
             raise _no_tensors()
         own()
 
-    own = getattr(lazy_init, "own", lazy_init)  # of a fake around this one
-    _lazy_init.own = own  # type: ignore[attr-defined]
-    return _lazy_init
+    return start
 
 
 def _no_tensors() -> FakeCudaError:

@@ -75,8 +75,8 @@ class FakeMachine:
         self, devices: list[FakeDevice], faults: dict[int, Fault], driver: Driver, nvml: Nvml, error: _MakeError
     ) -> None:
         absent = sorted(set(faults) - set(range(len(devices))))
-        unknown = {*faults.values(), driver, nvml} - {*_REFUSALS, "working", "too-old", "absent"}
-        if absent or unknown or driver == "absent" or nvml == "too-old":
+        known = driver in {"working", "too-old"} and nvml in {"working", "absent"}
+        if absent or not known or not set(faults.values()) <= set(_REFUSALS):
             raise ValueError(
                 f"a machine of {len(devices)} devices cannot have faults={faults}, driver={driver!r}, nvml={nvml!r}: "
                 "a device from 0 is 'exclusive' or 'out-of-memory', the driver 'too-old', NVML 'absent'"
