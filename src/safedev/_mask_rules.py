@@ -212,7 +212,7 @@ def misspelled(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 
 def order_ambiguous(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
-    models = sorted({device.name for device in snapshot.physical or ()})
+    models = sorted({device.name for device in snapshot.physical or () if device.name})  # a lost one has no name
     numbers = snapshot.mask.raw is None or any(isinstance(entry, int) for entry in snapshot.mask.entries)
     if not wants_cuda(case) or len(models) < 2 or not numbers or snapshot.variables.get("CUDA_DEVICE_ORDER"):
         return
