@@ -55,15 +55,17 @@ _HOMES = {
 _MODULES = frozenset({"errors", "guard", "launchers", "policies", "testing"})
 
 
-def __getattr__(name: str) -> object:
-    """Import on demand: who needs the guard alone, before torch, pays for nothing else."""
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker would take any misspelled name for something that this finds
 
-    if name in _MODULES:
-        return import_module(f"safedev.{name}")
-    if name in __all__:
-        return getattr(import_module(f"safedev.{_HOMES.get(name, 'errors')}"), name)
-    raise AttributeError(f"module 'safedev' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Import on demand: who needs the guard alone, before torch, pays for nothing else."""
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f"safedev.{name}")
+        if name in __all__:
+            return getattr(import_module(f"safedev.{_HOMES.get(name, 'errors')}"), name)
+        raise AttributeError(f"module 'safedev' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -43,7 +43,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     else:
         try:
             plainest = repr(value)
-        except Exception as error:  # noqa: BLE001 - a tensor on a device that refuses, for one
+        except Exception as error:
             plainest = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
     return plainest
 
@@ -97,7 +97,7 @@ def run_job(folder: Path) -> None:
             answer = evaluate(order["text"], order["filename"], namespace)
             if order["function"]:
                 answer = namespace[order["function"]](*order["args"])
-        except (Exception, SystemExit) as exception:  # noqa: BLE001 - any error is an answer
+        except (Exception, SystemExit) as exception:
             error = error_of(exception)
     result = {
         "pid": os.getpid(),
@@ -129,7 +129,7 @@ def child(folder: Path) -> None:
         os.close(file)
     try:
         run_job(folder)
-    except BaseException:  # noqa: BLE001 - the child must not go on as a second server
+    except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()

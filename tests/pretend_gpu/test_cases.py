@@ -1,8 +1,8 @@
 """safedev on pretend machines: what each call answers, and where a tensor then lies.
 
 The table holds the situations that people meet: each row is one machine, one environment, one call. Expected values
-follow from CUDA's rules (the mask renumbers devices from 0; the driver reads it once) and from what safedev promises; the
-physical GPU that a tensor lands on is told by the pretend driver.
+follow from CUDA's rules (the mask renumbers devices from 0; the driver reads it once) and from what safedev promises;
+the physical GPU that a tensor lands on is told by the pretend driver.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def observe(call: str, wants: list[str]) -> dict[str, Any]:
         warnings.simplefilter("always")
         try:
             result = eval(compile(call, "<the caller>", "eval"), names)
-        except Exception as problem:  # noqa: BLE001 - any error is an answer
+        except Exception as problem:
             error = problem
     told = getattr(error if error is not None else result, "diagnosis", result)
     findings = getattr(told, "findings", ())

@@ -58,12 +58,13 @@ def leaves() -> dict[str, Any]:
     import signal
     import threading
     import warnings
+    from pathlib import Path
 
     import safedev
 
     def world() -> list[object]:
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
-        descriptors = sorted(os.listdir("/proc/self/fd"))
+        descriptors = list(Path("/proc/self/fd").iterdir())
         return [dict(os.environ), list(warnings.filters), handlers, threading.active_count(), len(descriptors)]
 
     before = world()
@@ -259,7 +260,7 @@ def test_a_mask_moved_after_the_start_is_seen_by_uuid(rig: Any) -> None:
     The count is the same, the device is not: the driver's UUIDs tell that the
     mask came too late.
     """
-    code = "import safedev; [finding['code'] if isinstance(finding, dict) else finding.code for finding in safedev.diagnose(0).findings]"
+    code = "import safedev; [finding.code for finding in safedev.diagnose(0).findings]"
 
     moved = rig.call(
         code,
