@@ -897,6 +897,16 @@ def test_an_asker_without_a_variable_is_named_by_its_rank() -> None:
     assert "\n  asked for by: local rank 3 (torchrun)\n" in judge(request_for(None), snapshot).render()
 
 
+def test_what_needs_no_remedy_has_none() -> None:
+    """
+    An observation is shown with its reason alone.
+    """
+    text = judge(request_for(None), seen(1, "1", launch=launched(1, 2), sharing=OWN)).render()
+
+    assert "[one-device-per-rank]" in text
+    assert "fix:" not in text
+
+
 def test_an_explicit_ordinal_is_nobody_elses() -> None:
     """
     The local rank did not ask for a device that the caller named.

@@ -117,6 +117,7 @@ def test_the_edges_are_read_as_torch_reads_them(raw: str) -> None:
         pytest.param("-x", id="a-sign-and-a-word"),
         pytest.param("\u00b2", id="superscript"),
         pytest.param("1\u00b2", id="superscript-behind-a-digit"),
+        pytest.param("1\u00b2x", id="superscript-and-a-suffix"),
         pytest.param("\u2460", id="circled"),
         pytest.param("1" * 4301, id="more-digits-than-int-takes"),
     ],

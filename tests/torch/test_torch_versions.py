@@ -369,6 +369,41 @@ def test_devices_of_a_driver_that_is_too_old_do_not_count(
     assert count == read(0).device_count
 
 
+# ---- the mask that torch counts by
+
+
+@pytest.mark.parametrize(
+    ("hip", "variables", "variable", "entries"),
+    [
+        pytest.param(None, {"CUDA_VISIBLE_DEVICES": "1"}, "CUDA_VISIBLE_DEVICES", (1,), id="cuda"),
+        pytest.param(
+            None,
+            {"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "2"},
+            "CUDA_VISIBLE_DEVICES",
+            (1,),
+            id="cuda-alone",
+        ),
+        pytest.param("6.4", {"CUDA_VISIBLE_DEVICES": "1"}, "CUDA_VISIBLE_DEVICES", (1,), id="rocm-without-its-own"),
+        pytest.param(
+            "6.4", {"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "2"}, "HIP_VISIBLE_DEVICES", (2,), id="rocm"
+        ),
+        pytest.param(
+            "6.4", {"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": ""}, "HIP_VISIBLE_DEVICES", (), id="rocm-empty"
+        ),
+    ],
+)
+def test_the_mask_is_the_one_that_torch_reads(
+    monkeypatch: pytest.MonkeyPatch, hip: str | None, variables: dict[str, str], variable: str, entries: object
+) -> None:
+    """
+    On ROCm HIP's, where it is set, be it empty.
+    """
+    monkeypatch.setattr(torch.version, "hip", hip)
+    mask = read(0, **variables).mask
+
+    assert (variable, entries) == (mask.variable, mask.entries)
+
+
 # ---- refusals
 
 
