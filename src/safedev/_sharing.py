@@ -122,7 +122,8 @@ def _of_slurm_task(
     allotted = _devices_allotted(environ)
     sees_all = allotted is not None and device_count >= allotted
     # Bound by another vendor's variable, or unbound again by the script: who sees all of several devices shares them.
-    if bound is not None and not (sees_all and device_count > 1):
+    unbound = sees_all and device_count > 1
+    if bound is not None and not unbound and not _goes_round(bound, allotted, task):
         return Sharing(kind="own", reason=f"SLURMD_TRES_BIND={quoted(bound)} gives each task devices of its own")
     if device_count == 1 and allotted is not None and not sees_all:
         step = environ.get("SLURM_STEP_GPUS", "")
@@ -136,6 +137,17 @@ def _of_slurm_task(
     if task.local_rank and mask_entries == (task.local_rank,):
         return Sharing(kind="own", reason=f"the mask holds the device of this local rank, {task.local_rank}, alone")
     return Sharing(kind="unknown", reason="Slurm does not tell whether the one device is this task's own")
+
+
+def _goes_round(bound: str, allotted: int | None, task: Launch) -> bool:
+    """Whether ``single:N`` had to give a device to more than N tasks: there are too few devices for the tasks here.
+
+    Source:
+        https://slurm.schedmd.com/srun.html#OPT_gpu-bind
+    """
+    _, single, tasks = bound.partition("single:")
+    each, workers = number(tasks), task.local_world_size
+    return bool(single and each and allotted and workers) and (workers or 0) > (allotted or 0) * (each or 0)
 
 
 def _behind_one_entry(launch: Launch, environ: Mapping[str, str], entry: int | str) -> Sharing:

@@ -114,6 +114,24 @@ def test_devices_of_its_own_are_known_by_a_sign(
     assert ("own", False) == judge(environ, mask, count)
 
 
+# Source: https://slurm.schedmd.com/srun.html#OPT_gpu-bind; Slurm 22.05 gives device 0 to both tasks of the first row.
+@pytest.mark.parametrize(
+    ("bound", "tasks", "allotted"),
+    [
+        pytest.param("gpu:single:1", 2, "1", id="two-tasks-and-one-device"),
+        pytest.param("gpu:single:1", 4, "2", id="four-tasks-and-two-devices"),
+        pytest.param("gpu:single:2", 5, "2", id="five-tasks-two-to-a-device"),
+    ],
+)
+def test_a_binding_that_went_round_gives_nobody_a_device_of_its_own(bound: str, tasks: int, allotted: str) -> None:
+    """
+    ``single:N`` promises a device to N tasks; where there are more tasks than that, some share one unawares.
+    """
+    environ = slurm(1, tasks, SLURMD_TRES_BIND=bound, SLURM_GPUS_ON_NODE=allotted, SLURM_STEP_GPUS="0,1")
+
+    assert "own" != judge(environ, (0,), 1)[0]
+
+
 @pytest.mark.parametrize(
     "environ",
     [
