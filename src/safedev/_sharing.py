@@ -122,8 +122,10 @@ def _of_slurm_task(
     allotted = _devices_allotted(environ)
     sees_all = allotted is not None and device_count >= allotted
     # Bound by another vendor's variable, or unbound again by the script: who sees all of several devices shares them.
-    unbound = sees_all and device_count > 1
-    if bound is not None and not unbound and not _goes_round(bound, allotted, task):
+    if bound is not None and not (sees_all and device_count > 1):
+        if _goes_round(bound, allotted, task):
+            reason = f"SLURMD_TRES_BIND={quoted(bound)} has {task.local_world_size} tasks here, and {allotted} devices"
+            return Sharing(kind="shared", reason=reason)
         return Sharing(kind="own", reason=f"SLURMD_TRES_BIND={quoted(bound)} gives each task devices of its own")
     if device_count == 1 and allotted is not None and not sees_all:
         step = environ.get("SLURM_STEP_GPUS", "")

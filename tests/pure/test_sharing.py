@@ -129,7 +129,7 @@ def test_a_binding_that_went_round_gives_nobody_a_device_of_its_own(bound: str, 
     """
     environ = slurm(1, tasks, SLURMD_TRES_BIND=bound, SLURM_GPUS_ON_NODE=allotted, SLURM_STEP_GPUS="0,1")
 
-    assert "own" != judge(environ, (0,), 1)[0]
+    assert ("shared", False) == judge(environ, (0,), 1)
 
 
 @pytest.mark.parametrize(
