@@ -26,6 +26,8 @@ DIST = ROOT / "dist"
 CPU_TORCH = "torch==2.13.0"
 PURE_NEEDS = ["hypothesis>=6.100", "pytest>=8.2", "pytest-timeout>=2.3", "typing-extensions>=4.10"]
 FRAMEWORKS = ["accelerate", "lightning", "ray[train]"]
+# What any build of torch can show: of tests/contract, the fake's half.
+ANY_TORCH = ["tests/pure", "tests/torch", "tests/contract"]
 
 
 class Venv:
@@ -124,7 +126,9 @@ def pure(session: nox.Session) -> None:
 def coverage(session: nox.Session) -> None:
     """Run the pure tests and those of any build of torch; every branch must be taken."""
     venv = cpu_venv(session)
-    venv.run("coverage", "run", "-m", "pytest", "tests/pure", "tests/torch", *session.posargs)
+    venv.run("coverage", "erase")
+    venv.run("coverage", "run", "-m", "pytest", *ANY_TORCH, *session.posargs)
+    venv.run("coverage", "combine", "--quiet")
     venv.run("coverage", "report")
 
 
@@ -137,7 +141,7 @@ def wheel(session: nox.Session) -> None:
     venv = Venv(session, "wheel", new=True)
     venv.install(CPU_TORCH)
     venv.install(f"{built}[test]")
-    venv.run("python", "-m", "pytest", "tests/pure", "tests/torch", *session.posargs, SAFEDEV_DIST=str(DIST))
+    venv.run("python", "-m", "pytest", *ANY_TORCH, *session.posargs, SAFEDEV_DIST=str(DIST))
 
 
 @nox.session
@@ -162,7 +166,8 @@ def readme(session: nox.Session) -> None:
 def pretend_gpu(session: nox.Session) -> None:
     """Run the tests of a CUDA build of torch over pretend GPUs."""
     venv = cuda_venv(session)
-    venv.run("python", "-m", "pytest", "tests/pretend_gpu", *session.posargs, SAFEDEV_REQUIRE_PRETEND_GPU="1")
+    where = ["tests/pretend_gpu", "tests/contract"]
+    venv.run("python", "-m", "pytest", *where, *session.posargs, SAFEDEV_REQUIRE_PRETEND_GPU="1")
 
 
 @nox.session
