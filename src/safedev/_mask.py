@@ -84,6 +84,11 @@ def parse_mask(raw: str | None, *, variable: str = CUDA_VISIBLE_DEVICES) -> Mask
     """
     if raw is None:
         return Mask(raw=None, variable=variable)
+    tokens = raw.split(",")
+    if all(map(str.isdecimal, tokens)) and max(map(len, tokens)) < 10:  # nearly every mask: quickly read
+        numbers = tuple(map(int, tokens))
+        if len(set(numbers)) == len(numbers):
+            return Mask(raw=raw, variable=variable, entries=numbers)
     entries: list[int | str] = []
     faults: list[tuple[str, int, int, str]] = []
     kind = raw[:4] if raw.startswith(("GPU-", "MIG-")) else ""
