@@ -127,15 +127,14 @@ class EnvLauncher:
         for source in self._plan:
             name, variable = source
             text = get(variable)
-            if text is None or text in UNSET:
+            if text and text.isdigit() and len(text) <= 18 and text.isascii():  # number(), without its call
+                if name not in values:
+                    values[name] = int(text)
+                    sources.append(source)
+            elif text is None or text in UNSET:
                 if name == "local_rank" or variable in self.requires:
                     return None
-            elif name in values:
-                continue
-            elif len(text) <= 18 and text.isdigit() and text.isascii():  # number(), without its call
-                values[name] = int(text)
-                sources.append(source)
-            elif unreadable is None:
+            elif unreadable is None and name not in values:
                 unreadable = source
         if unreadable is not None and (self.requires or unreadable[0] == "local_rank"):
             # Companions of a LOCAL_RANK that nobody signed cannot be relied on: they are passed over.

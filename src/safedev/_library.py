@@ -10,6 +10,7 @@ if sys.platform != "win32":
     from _ctypes import dlopen
 
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
+_GETENV = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)
 
 
 def ask(name: str, function: str) -> tuple[int, int] | None:
@@ -39,9 +40,8 @@ def environment(name: str) -> str | None:
     """
     if sys.platform == "win32":
         return os.environ.get(name)
-    read = ctypes.CDLL(None).getenv
-    read.restype = ctypes.c_char_p
-    value = read(os.fsencode(name))
+    # The program itself, as a library; a `CDLL(None)` would be made anew for each call, at ten times the cost.
+    value: bytes | None = _GETENV(("getenv", ctypes.pythonapi))(os.fsencode(name))
     return None if value is None else os.fsdecode(value)
 
 

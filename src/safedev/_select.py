@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
+from safedev import launchers, policies
 from safedev._request import request_for
 from safedev._resolve import resolve
 from safedev._snapshot import Variables
@@ -181,9 +182,7 @@ def resolve_local_rank(*, default: int | None = 0, environ: Mapping[str, str] | 
         >>> resolve_local_rank(environ={"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4"})
         3
     """
-    from safedev.launchers import detect_launch
-
-    launch = detect_launch(os.environ if environ is None else environ)
+    launch = launchers.detect_launch(os.environ if environ is None else environ)
     if launch is None:
         return default
     if launch.caution:
@@ -193,7 +192,7 @@ def resolve_local_rank(*, default: int | None = 0, environ: Mapping[str, str] | 
 
 def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Request, Variables, Snapshot | None]:
     """The device for a request, and what was read for it; the warnings point two frames up."""
-    from safedev import _torch, policies  # torch takes seconds to import: only once a device is asked for
+    from safedev import _torch  # torch takes seconds to import: only once a device is asked for
 
     policies.named(fallback)  # a name that is none fails at once, and not on the day it is needed
     request = request_for(preferred)
@@ -235,8 +234,6 @@ def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bo
 
 def _ask(diagnosis: Diagnosis, fallback: Fallback) -> str | None:
     """What the policy chooses, as text; None where it declines, or chooses what cannot be had."""
-    from safedev import policies
-
     answer = policies.named(fallback)(diagnosis)
     if answer is None:
         return None
