@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from safedev._request import Request
     from safedev._snapshot import Snapshot
+    from safedev._terms import Ordinal
 
 OBSERVATIONS = frozenset({"one-device-per-rank"})
 """Codes of findings that tell what is, and no fault."""
@@ -52,7 +53,7 @@ class Diagnosis:
     request: Request
     snapshot: Snapshot
     device: str | None
-    ordinal: int | None
+    ordinal: Ordinal | None
     remark: str
     findings: tuple[Finding, ...]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from safedev import _library
 from safedev._snapshot import PhysicalDevice
+from safedev._terms import PhysicalIndex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,14 +124,14 @@ def _inventory() -> tuple[PhysicalDevice, ...] | None:
 
         pynvml.nvmlInit()
         try:
-            return tuple(_device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+            return tuple(_device(pynvml, PhysicalIndex(index)) for index in range(pynvml.nvmlDeviceGetCount()))
         finally:
             pynvml.nvmlShutdown()
     except Exception:  # noqa: BLE001 - not installed, no driver, or another module of that name: unknown in every case
         return None
 
 
-def _device(nvml: object, index: int) -> PhysicalDevice:
+def _device(nvml: object, index: PhysicalIndex) -> PhysicalDevice:
     """What NVML tells of one device; what it refuses stays empty (a device may be lost, or of another user)."""
 
     def ask(name: str, *arguments: object) -> object:

@@ -6,6 +6,7 @@ import operator
 import re
 from dataclasses import dataclass
 
+from safedev._terms import Ordinal
 from safedev._text import quoted
 from safedev.errors import DeviceSpecError
 
@@ -39,7 +40,7 @@ class Request:
     kind: Literal["auto", "cuda", "ordinal", "uuid", "cpu", "accelerator"]
     spec: str
     type: str = "cuda"
-    ordinal: int | None = None
+    ordinal: Ordinal | None = None
     uuid: str = ""
 
 
@@ -66,7 +67,7 @@ def request_for(preferred: object) -> Request:
         except TypeError:  # such as a tensor of floats
             pass
         else:
-            return Request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=ordinal)
+            return Request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=Ordinal(ordinal))
     shown = repr(preferred) if isinstance(preferred, (bool, float)) else f"a value of type {type(preferred).__name__}"
     raise TypeError(f"{shown} is no device: give {FORMS}")
 
@@ -80,7 +81,7 @@ def _from_text(text: str) -> Request:
     if text in {"auto", "cuda"}:
         return Request(kind="auto" if text == "auto" else "cuda", spec=text, type="" if text == "auto" else text)
     if found := re.fullmatch(rf"(?:cuda:)?({_NUMBER})", text):
-        return Request(kind="ordinal", spec=f"cuda:{found[1]}", ordinal=int(found[1]))
+        return Request(kind="ordinal", spec=f"cuda:{found[1]}", ordinal=Ordinal(int(found[1])))
     if re.fullmatch(r"(?:GPU|MIG)-[0-9a-zA-Z/-]{1,120}", text):
         return Request(kind="uuid", spec=text, uuid=text)
     if found := re.fullmatch(rf"([a-z]+)(?::({_NUMBER}))?", text):
@@ -91,14 +92,15 @@ def _from_text(text: str) -> Request:
 
 
 def _from_device(kind: str, index: int | None) -> Request:
+    ordinal = None if index is None else Ordinal(index)
     if kind == "cpu":
         return Request(kind="cpu", spec="cpu", type="cpu")
     if kind != "cuda":
         spec = kind if index is None else f"{kind}:{index}"
-        return Request(kind="accelerator", spec=spec, type=kind, ordinal=index)
+        return Request(kind="accelerator", spec=spec, type=kind, ordinal=ordinal)
     if index is None:
         return Request(kind="cuda", spec="cuda")
-    return Request(kind="ordinal", spec=f"cuda:{index}", ordinal=index)
+    return Request(kind="ordinal", spec=f"cuda:{index}", ordinal=ordinal)
 
 
 def _hint(text: str) -> str:

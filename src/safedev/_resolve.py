@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from safedev._terms import Ordinal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     #   oversubscribed  more workers than devices
     #   unusable        devices are there, and none can be used
     Remark = Literal["", "own", "doubt", "no-local-rank", "oversubscribed", "unusable"]
-    Answer = tuple[str | None, int | None, Remark]
+    Answer = tuple[str | None, Ordinal | None, Remark]
 
 
 def resolve(request: Request, snapshot: Snapshot) -> Answer:  # noqa: PLR0911 - a table of cases
@@ -28,7 +30,7 @@ def resolve(request: Request, snapshot: Snapshot) -> Answer:  # noqa: PLR0911 - 
         return _at("cuda", request.ordinal, count)
     if request.kind == "uuid":
         found = snapshot.found or ()
-        return _at("cuda", found[0], count) if len(found) == 1 else (None, None, "")
+        return _at("cuda", Ordinal(found[0]), count) if len(found) == 1 else (None, None, "")
     if request.kind == "accelerator":
         there = snapshot.accelerator_count if request.type == snapshot.accelerator else 0
         if request.ordinal is not None or there == 0:
@@ -50,7 +52,7 @@ def devices_are_there(snapshot: Snapshot) -> bool:
     return bool(snapshot.device_count or snapshot.physical_count or "CUDA" in snapshot.count_evidence)
 
 
-def _at(kind: str, ordinal: int | None, count: int) -> Answer:
+def _at(kind: str, ordinal: Ordinal | None, count: int) -> Answer:
     return (f"{kind}:{ordinal}" if ordinal is not None and 0 <= ordinal < count else None), ordinal, ""
 
 
@@ -58,12 +60,12 @@ def _of_this_process(kind: str, count: int, snapshot: Snapshot) -> Answer:  # no
     """The device of this process among *count* (at least 1) of one kind, by its local rank."""
     launch, sharing = snapshot.launch, snapshot.sharing
     if sharing is not None and sharing.kind == "own":
-        return f"{kind}:0", 0, "doubt" if sharing.doubt else "own"
+        return f"{kind}:0", Ordinal(0), "doubt" if sharing.doubt else "own"
     if launch is None:
         if snapshot.launch_error is None:
-            return f"{kind}:0", 0, ""
-        return (f"{kind}:0", 0, "no-local-rank") if count == 1 else (None, None, "no-local-rank")
-    meant = launch.local_rank  # the one place where a local rank is taken for an ordinal
+            return f"{kind}:0", Ordinal(0), ""
+        return (f"{kind}:0", Ordinal(0), "no-local-rank") if count == 1 else (None, None, "no-local-rank")
+    meant = Ordinal(launch.local_rank)  # the one place where a local rank is taken for an ordinal
     shared = sharing is not None and sharing.kind == "shared"
     if shared and launch.local_world_size is not None and launch.local_world_size > count:
         return None, meant, "oversubscribed"
@@ -71,4 +73,4 @@ def _of_this_process(kind: str, count: int, snapshot: Snapshot) -> Answer:  # no
         return f"{kind}:{meant}", meant, ""
     if shared or count > 1:
         return None, meant, "oversubscribed"
-    return f"{kind}:0", 0, "doubt"
+    return f"{kind}:0", Ordinal(0), "doubt"

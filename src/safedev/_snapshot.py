@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from safedev._mask import Mask
     from safedev._sharing import Sharing
+    from safedev._terms import PhysicalIndex
     from safedev.errors import LocalRankError
     from safedev.launchers import Launch
 
@@ -61,7 +62,7 @@ class PhysicalDevice:
         mig: Whether it is divided into MIG instances.
     """
 
-    index: int
+    index: PhysicalIndex
     uuid: str = ""
     name: str = ""
     bus: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import runpy
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -149,3 +151,16 @@ def test_the_sdist_can_be_built_and_tested(name: str) -> None:
         names = {member.split("/", 1)[1] for member in archive.getnames() if "/" in member}
 
     assert name in names
+
+
+def test_the_package_can_be_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    ``python -m safedev`` is the command.
+    """
+    monkeypatch.setattr(sys, "argv", ["safedev", "--version"])
+
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("safedev", run_name="__main__")
+
+    assert 0 == ended.value.code
+    assert "safedev" in capsys.readouterr().out

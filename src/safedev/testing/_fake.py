@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from safedev import _driver, _nvml
 from safedev._snapshot import PhysicalDevice
+from safedev._terms import PhysicalIndex
 from safedev.testing._bindings import CAPABILITY, TOO_OLD, Bindings, properties
 from safedev.testing._environment import in_environment
 from safedev.testing._machine import FakeCudaError, FakeDevice, FakeMachine
@@ -210,7 +211,7 @@ def _below_safedev(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
     yield _nvml, "vitals", vitals
     yield _nvml, "count", told(lambda: len(machine.devices))
     yield _nvml, "inventory", told(lambda: tuple(
-        PhysicalDevice(index=index, uuid=device.uuid, name=device.name, bus=device.bus)
+        PhysicalDevice(index=PhysicalIndex(index), uuid=device.uuid, name=device.name, bus=device.bus)
         for index, device in enumerate(machine.devices)
     ))  # fmt: skip
 
