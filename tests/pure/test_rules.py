@@ -49,6 +49,7 @@ CODES = {
 SHARED = Sharing(kind="shared", reason="torchrun's workers share")
 OWN = Sharing(kind="own", reason="a Ray task")
 LOST = "CUDA error: GPU is lost"
+NO_RANK = LocalRankError("mpi", "OMPI_COMM_WORLD_LOCAL_RANK", None, "no local rank")
 
 
 def seen(count: int, mask: str | None = None, **more: Any) -> Snapshot:
@@ -185,7 +186,7 @@ SITUATIONS = [
         id="not-visible-ambiguous",
     ),
     pytest.param("not-visible", "GPU-0", seen(2, found=None), ["nobody"], "cuda:0", id="not-visible-nobody-can-tell"),
-    pytest.param("no-such-accelerator", "xpu", seen(2), ["xpu"], "cpu", id="no-such-accelerator"),
+    pytest.param("no-such-accelerator", "xpu", seen(2), ["no xpu device"], "cpu", id="no-such-accelerator"),
     pytest.param(
         "no-such-accelerator",
         "npu:4",
@@ -223,8 +224,8 @@ SITUATIONS = [
     pytest.param(
         "driver-unusable",
         0,
-        seen(0, cuda_build="13.0", driver_cuda=12080),
-        ["12.8", "13.0"],
+        seen(0, cuda_build="13.0", driver_cuda=12000),
+        ["CUDA 12.0 ", "13.0"],
         "cpu",
         id="driver-unusable-one-major-version",
     ),
@@ -300,8 +301,8 @@ SITUATIONS = [
     pytest.param(
         "mask-unknown-device",
         1,
-        seen(1, "0,7", physical_count=2),
-        ["'7'", "2 devices"],
+        seen(1, "0,2", physical_count=2),
+        ["'2'", "2 devices, 0 to 1: "],
         "cuda:0",
         id="mask-unknown-device",
     ),
@@ -317,7 +318,7 @@ SITUATIONS = [
         "mask-unknown-device",
         1,
         with_machine(seen(1, "GPU-0,GPU-9"), "A", "A"),
-        ["'GPU-9'"],
+        ["'GPU-9'", "2 devices: "],
         "cuda:0",
         id="mask-unknown-device-by-uuid",
     ),
@@ -330,7 +331,7 @@ SITUATIONS = [
     pytest.param(
         "mask-misspelled",
         2,
-        seen(2, misspelled=("CUDA_VISIBLE_DEVICE",)),
+        seen(2, misspelled=("CUDA_VISIBLE_DEVICE", "CUDA_VISBLE_DEVICES")),
         ["'CUDA_VISIBLE_DEVICE'"],
         None,
         id="mask-misspelled",
@@ -467,6 +468,41 @@ SITUATIONS = [
         "cuda:0",
         id="mask-too-late-uuids",
     ),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(0, forked=True, driver_cuda=11040),
+        ["forked"],
+        "cpu",
+        id="driver-unusable-forked-and-old",
+    ),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(0, driver_cuda=11040, refusal="too old", refused="cuda:0"),
+        ["'too old'"],
+        "cpu",
+        id="driver-unusable-refused-and-old",
+    ),
+    pytest.param(
+        "global-rank",
+        7,
+        seen(4, launch=launched(3, 4, rank=7), sharing=SHARED),
+        ["7", "3"],
+        "cuda:3",
+        id="global-rank-shared-view",
+    ),
+    pytest.param(
+        "not-visible", "GPU-0", seen(2, found=(2,)), ["no visible device"], "cuda:0", id="not-visible-past-the-last"
+    ),
+    pytest.param(
+        "torch-without-cuda",
+        "cuda",
+        seen(0, cuda_build=None, count_evidence="CUDA error"),
+        ["1 NVIDIA device"],
+        "cpu",
+        id="torch-without-cuda-nobody-counted",
+    ),
 ]
 
 
@@ -493,6 +529,21 @@ def test_every_code_has_a_situation() -> None:
 
 # The twin of each situation: nearly the same, and the code would be wrong.
 TWINS = [
+    pytest.param("out-of-range", "cuda", seen(4, launch_error=NO_RANK), id="out-of-range:no-local-rank"),
+    pytest.param("no-cuda-device", "cuda", seen(4, launch_error=NO_RANK), id="no-cuda-device:no-local-rank"),
+    pytest.param("driver-unusable", None, seen(0, "", driver_cuda=11040), id="driver-unusable:hidden-on-purpose"),
+    pytest.param(
+        "one-device-per-rank",
+        1,
+        seen(0, launch=launched(1), sharing=OWN),
+        id="one-device-per-rank:no-device-by-ordinal",
+    ),
+    pytest.param(
+        "one-device-per-rank",
+        3,
+        seen(2, launch=launched(3, 4), sharing=SHARED),
+        id="one-device-per-rank:shared-by-ordinal",
+    ),
     pytest.param("out-of-range", 1, seen(2), id="out-of-range:the-last-ordinal"),
     pytest.param("out-of-range", 5, seen(2, "4,5"), id="out-of-range:more-specific-is-known"),
     pytest.param("out-of-range", -1, seen(2), id="out-of-range:negative"),
@@ -631,7 +682,7 @@ TWINS = [
         "mask-misspelled", "xpu", seen(0, misspelled=("CUDA_VISIBLE_DEVICE",)), id="mask-misspelled:another-kind"
     ),
     pytest.param("mask-too-late", 2, seen(2, "0,1", driver_count=2, physical_count=4), id="mask-too-late:as-expected"),
-    pytest.param("mask-too-late", 1, seen(1, "3,9,4", driver_count=1, physical_count=4), id="mask-too-late:cut-short"),
+    pytest.param("mask-too-late", 1, seen(1, "3,4,1", driver_count=1, physical_count=4), id="mask-too-late:cut-short"),
     pytest.param("mask-too-late", 2, seen(2, "0", physical_count=2), id="mask-too-late:the-driver-sleeps"),
     pytest.param("mask-too-late", 2, seen(2, "0", driver_count=2), id="mask-too-late:machine-unknown"),
     pytest.param("mask-too-late", 2, seen(2, driver_count=2, physical_count=2), id="mask-too-late:unset-as-before"),
@@ -759,7 +810,19 @@ def test_every_code_has_a_twin() -> None:
         pytest.param(0, seen(0, "7", physical_count=2), "unset CUDA_VISIBLE_DEVICES", id="nothing-of-it-is-here"),
         pytest.param(5, seen(2, "4,5"), "use cuda:1", id="the-ordinal-of-a-physical-index"),
         pytest.param(0, seen(0, driver_cuda=11040), "torch for CUDA 11", id="the-build-for-an-old-driver"),
-        pytest.param(1, seen(1, "0", launch=launched(1), sharing=OWN), "use cuda:0", id="the-only-one-of-its-own"),
+        pytest.param("xpu", seen(1), "install the build that drives it", id="another-build"),
+        pytest.param(
+            "xpu:9",
+            seen(0, accelerator="xpu", accelerator_count=1),
+            "use a device that is there",
+            id="another-of-its-kind",
+        ),
+        pytest.param(
+            1,
+            seen(1, "0", launch=launched(1), sharing=OWN),
+            "let every worker see all devices",
+            id="the-only-one-of-its-own",
+        ),
         pytest.param(
             None, seen(1, launch=launched(0, 3), sharing=SHARED), "start 1 worker on this node", id="as-many-workers"
         ),
@@ -1029,7 +1092,6 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     physical = draw(machines())
     refused = draw(st.sampled_from(["", "cuda:0", "cuda:1", "cuda:4", "xpu:0"]))
     launch = draw(st.none() | LAUNCHES)
-    error = LocalRankError("mpi", "OMPI_COMM_WORLD_LOCAL_RANK", None, "no local rank")
     return Snapshot(
         mask=parse_mask(draw(MASKS), variable=draw(st.sampled_from(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"]))),
         device_count=count,
@@ -1042,7 +1104,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         accelerator=draw(st.sampled_from(["", "xpu", "npu"])),
         accelerator_count=draw(st.integers(0, 2)),
         launch=launch,
-        launch_error=draw(st.sampled_from([None, error])) if launch is None else None,
+        launch_error=draw(st.sampled_from([None, NO_RANK])) if launch is None else None,
         sharing=draw(st.none() | SHARINGS),
         found=draw(st.none() | st.lists(st.integers(0, 3), max_size=2, unique=True).map(tuple)),
         physical=physical,
