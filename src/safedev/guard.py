@@ -180,8 +180,7 @@ def _held_uuid(mask: Mask, uuid: str, held: list[int | str], known: list[str] | 
             raise MaskError(mask, f"{quoted(uuid)} names no device: {what}\n  fix: nvidia-smi -L lists the UUIDs")
         return uuid
     listed = [entry for entry in held if isinstance(entry, str) and entry.startswith(uuid)]
-    full = fits[0] if fits is not None and len(fits) == 1 else uuid
-    listed = listed or [entry for entry in held if isinstance(entry, str) and len(entry) > 4 and full.startswith(entry)]
+    listed = listed or [entry for entry in held if isinstance(entry, str) and len(entry) > 4 and uuid.startswith(entry)]
     if len(listed) == 1:
         return listed[0]
     if any(isinstance(entry, int) for entry in held):

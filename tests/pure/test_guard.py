@@ -341,12 +341,13 @@ def test_what_is_neither_a_number_nor_text_is_a_type_error(devices: Any) -> None
     assert MASK not in os.environ
 
 
-def test_two_entries_of_one_device_are_refused() -> None:
+@pytest.mark.parametrize("kind", ["GPU", "MIG"])
+def test_two_entries_of_one_device_are_refused(kind: str) -> None:
     """
     An ordinal and a UUID that are the same device behind the inherited mask would be a repeat.
     """
     with pytest.raises(MaskError, match="the same"):
-        guard_visible_devices([0, "GPU-a"], environ={MASK: "GPU-a,GPU-b"})
+        guard_visible_devices([0, f"{kind}-a"], environ={MASK: f"{kind}-a,{kind}-b"})
 
 
 # ---- a machine that can be counted
@@ -475,6 +476,16 @@ def test_reading_and_hiding_ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     guard_visible_devices(environ={MASK: "0"})
 
     assert "-1" == guard_visible_devices([], environ={}).raw
+
+
+def test_numbers_alone_need_no_list_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where no mask is inherited, a count is enough.
+    """
+    machine_of(monkeypatch, 2)
+    monkeypatch.setattr(_nvml, "inventory", lambda: pytest.fail("the devices were listed"))
+
+    assert "1" == guard_visible_devices(1, environ={}).raw
 
 
 # ---- the order
