@@ -9,7 +9,14 @@ import sys
 if sys.platform != "win32":
     from _ctypes import dlopen
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
+# Functions that were found. Finding one costs ten times the question, and a library that is loaded stays: to look it up
+# was to hold it. What they answer is not kept.
+_found: dict[tuple[str, str], Callable[..., int]] = {}
 _GETENV = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)
 
 
@@ -19,17 +26,20 @@ def ask(name: str, function: str) -> tuple[int, int] | None:
     Returns:
         The status and the answer; None where the library is not loaded, or has no such function.
     """
-    handle = loaded(name)
-    if handle is None:
-        return None
-    # `CDLL(name)` would make a class for the library's functions, which costs ten times the question.
-    library = ctypes.CDLL.__new__(ctypes.CDLL)
-    library._handle = handle  # noqa: SLF001 - all that a prototype needs of it
+    question = _found.get((name, function))
+    if question is None:
+        handle = loaded(name)
+        if handle is None:
+            return None
+        # `CDLL(name)` would make a class for the library's functions, which costs ten times the question.
+        library = ctypes.CDLL.__new__(ctypes.CDLL)
+        library._handle = handle  # noqa: SLF001 - all that a prototype needs of it
+        try:
+            question = _found[name, function] = _QUESTION((function, library))
+        except AttributeError:  # a stand-in for the library, without its functions
+            return None
     answer = ctypes.c_int()
-    try:
-        status: int = _QUESTION((function, library))(ctypes.byref(answer))
-    except AttributeError:  # a stand-in for the library, without its functions
-        return None
+    status: int = question(ctypes.byref(answer))
     return status, answer.value
 
 

@@ -39,7 +39,8 @@ def cuda_version() -> int | None:
 
 def count() -> int | None:
     """How many devices the machine has that this process may ask NVML about; None where NVML does not answer."""
-    return _bounded(_count)
+    started = _library.ask(NAME, "nvmlDeviceGetCount_v2")  # where torch has counted by it: it does answer
+    return started[1] if started is not None and started[0] == 0 else _bounded(_count)
 
 
 def inventory() -> tuple[PhysicalDevice, ...] | None:

@@ -75,12 +75,14 @@ def sharing_of(
     return Sharing(kind="shared", reason=f"the workers of {launch.launcher} see the devices that it saw itself")
 
 
+_UNTOLD = Sharing(kind="unknown", reason="no launcher tells whether other processes see the same devices")
 _RAY = Sharing(kind="own", reason="Ray gives each task and actor devices of its own")
 
 
 def _in_ray(environ: Mapping[str, str]) -> bool:
-    untouched = environ.get("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES") or "0"
-    return environ.get("RAY_JOB_ID") not in UNSET and untouched in {"0", "false"}
+    if environ.get("RAY_JOB_ID") in UNSET:
+        return False
+    return (environ.get("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES") or "0") in {"0", "false"}
 
 
 def _unlaunched(environ: Mapping[str, str], device_count: int) -> Sharing:
@@ -90,7 +92,7 @@ def _unlaunched(environ: Mapping[str, str], device_count: int) -> Sharing:
         for name in _PODS:
             if environ.get(name) not in UNSET:
                 return Sharing(kind="own", reason=f"{name} shows a pod, and this is the one device in it")
-    return Sharing(kind="unknown", reason="no launcher tells whether other processes see the same devices")
+    return _UNTOLD
 
 
 def _is_virtual(launch: Launch) -> bool:

@@ -94,17 +94,19 @@ def look_closer(
     number = snapshot.physical_count  # what has been decided on stays as it was read
     if number is None and physical is not None:
         number = len(physical)
-    elif number is None and (snapshot.mask.raw is not None or snapshot.driver_count is not None):
+    elif number is None and not _as_masked(snapshot):
         number = _nvml.count()
     for variable in SHOWN:
         environ.get(variable)
+    launched: Launched = snapshot.launch, snapshot.launch_error, snapshot.sharing
     if snapshot.sharing is None:
-        count = snapshot.device_count or snapshot.accelerator_count
-        launch, error, sharing = _launched(snapshot.mask, count, environ)
-        snapshot = replace(snapshot, launch=launch, launch_error=error, sharing=sharing)
+        launched = _launched(snapshot.mask, snapshot.device_count or snapshot.accelerator_count, environ)
     exported = _library.environment(snapshot.mask.variable)
     return replace(
         snapshot,
+        launch=launched[0],
+        launch_error=launched[1],
+        sharing=launched[2],
         exported=None if exported == snapshot.mask.raw else parse_mask(exported, variable=snapshot.mask.variable),
         physical=physical,
         physical_count=number,
@@ -113,6 +115,13 @@ def look_closer(
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),
         variables=environ.read(),
     )
+
+
+def _as_masked(snapshot: Snapshot) -> bool:
+    """Whether the count shows nothing that a look at the machine could explain: it is that of the mask, or unmasked."""
+    if snapshot.mask.raw is None:
+        return snapshot.driver_count is None
+    return snapshot.device_count == len(snapshot.mask.entries)
 
 
 REFUSALS = (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError)
@@ -222,12 +231,13 @@ def _count() -> tuple[int, str]:
     finally:
         if locked:
             _counting.release()
-    inside = torch.__path__[0] + os.sep
-    own = [warning for warning in caught if warning.filename.startswith(inside)]
+    evidence = [raised] if raised else []
     for warning in caught:
-        if warning not in own:  # of another thread
+        if warning.filename.startswith(torch.__path__[0] + os.sep):
+            evidence.append(str(warning.message))
+        else:  # of another thread
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return max(count, 0), "; ".join([raised] * bool(raised) + [str(warning.message) for warning in own])[: 8 * LIMIT]
+    return max(count, 0), "; ".join(evidence)[: 8 * LIMIT]
 
 
 def _accelerator() -> tuple[str, int]:
