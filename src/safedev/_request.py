@@ -44,6 +44,9 @@ class Request:
     uuid: str = ""
 
 
+_AUTO = Request(kind="auto", spec="auto", type="")
+
+
 def request_for(preferred: object) -> Request:
     """Tell what *preferred* asks for.
 
@@ -55,7 +58,7 @@ def request_for(preferred: object) -> Request:
         DeviceSpecError: It is text that names no device.
     """
     if preferred is None:
-        return Request(kind="auto", spec="auto", type="")
+        return _AUTO
     if isinstance(preferred, str):
         return _from_text(preferred)
     kind, index = getattr(preferred, "type", None), getattr(preferred, "index", None)
@@ -79,7 +82,7 @@ def quoted_number(number: int) -> str:
 
 def _from_text(text: str) -> Request:
     if text in {"auto", "cuda"}:
-        return Request(kind="auto" if text == "auto" else "cuda", spec=text, type="" if text == "auto" else text)
+        return _AUTO if text == "auto" else Request(kind="cuda", spec="cuda")
     if found := re.fullmatch(rf"(?:cuda:)?({_NUMBER})", text):
         return Request(kind="ordinal", spec=f"cuda:{found[1]}", ordinal=Ordinal(int(found[1])))
     if re.fullmatch(r"(?:GPU|MIG)-[0-9a-zA-Z/-]{1,120}", text):
