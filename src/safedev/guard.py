@@ -180,7 +180,8 @@ def _held_uuid(mask: Mask, uuid: str, held: list[int | str], known: list[str] | 
             raise MaskError(mask, f"{quoted(uuid)} names no device: {what}\n  fix: nvidia-smi -L lists the UUIDs")
         return uuid
     listed = [entry for entry in held if isinstance(entry, str) and entry.startswith(uuid)]
-    listed = listed or [entry for entry in held if isinstance(entry, str) and len(entry) > 4 and uuid.startswith(entry)]
+    if not listed and fits != []:  # an abbreviated entry may stand for it, unless the machine has no such device
+        listed = [entry for entry in held if isinstance(entry, str) and len(entry) > 4 and uuid.startswith(entry)]
     if len(listed) == 1:
         return listed[0]
     if any(isinstance(entry, int) for entry in held):

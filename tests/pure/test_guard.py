@@ -763,3 +763,14 @@ def test_the_guard_leaves_a_sound_narrower_mask_or_the_old_one(
     assert mask.hides_all or inherited is None or set(mask.entries) <= set(parse_mask(inherited).entries)
     assert count is None or all(entry < count for entry in mask.entries if isinstance(entry, int))
     assert order == environ.get(ORDER)
+
+
+def test_an_abbreviated_entry_stands_for_no_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The entry ``GPU-3e`` is the machine's one device that begins so, and not another that would begin so as well.
+    """
+    machine_of(monkeypatch, 1, ["GPU-3eaa"])
+
+    with pytest.raises(MaskError, match="inherited mask holds"):
+        guard_visible_devices("GPU-3ebb", environ={MASK: "GPU-3e"})
+    assert ("GPU-3e",) == guard_visible_devices("GPU-3eaa", environ={MASK: "GPU-3e"}).entries
