@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from safedev._snapshot import Snapshot
 
 
+REFUSALS = frozenset({"device-unusable", "driver-unusable"})
+"""Codes of findings about a device that is there, by the right ordinal, and refuses."""
+
+
 def wants_cuda(case: Diagnosis) -> bool:
     return case.request.kind in {"auto", "cuda", "ordinal", "uuid"}
 
@@ -167,7 +171,7 @@ def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
 
 def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     asked, mask, count = case.request.ordinal, case.snapshot.mask, case.snapshot.device_count
-    if case.request.kind != "ordinal" or case.device is not None or "mask-too-late" in codes(found):
+    if case.request.kind != "ordinal" or case.device is not None or codes(found) & {"mask-too-late", *REFUSALS}:
         return
     if asked in mask.entries[:count]:
         ordinal = mask.entries.index(asked)

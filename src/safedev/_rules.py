@@ -103,7 +103,7 @@ def _global_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         return
     own = case.snapshot.sharing is not None and case.snapshot.sharing.kind == "own"
     local = 0 if own else launch.local_rank
-    if launch.rank == case.request.ordinal != launch.local_rank and local < count:
+    if launch.rank == case.request.ordinal and launch.rank not in {launch.local_rank, local} and local < count:
         yield Finding(
             code="global-rank",
             reason=f"{launch.rank} is the rank of this process in the whole job, {launch.local_rank} its local rank",
@@ -121,13 +121,15 @@ def _one_device_per_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Find
             code="one-device-per-rank",
             reason=f"local rank {launch.local_rank} sees one device: either it was given that device for itself, or "
             f"its siblings share it ({sharing.reason})",
-            remedy="if each has its own, all is well: name cuda:0 to silence this; if they share it, start fewer "
-            "workers, or show each of them the devices of the node",
+            remedy="if each has its own, all is well"
+            + (": name cuda:0 to silence this" if case.device is not None else "")
+            + "; if they share it, start fewer workers, or show each of them the devices of the node",
             suggestion=first(case.snapshot),
         )
-    elif sharing.kind == "own" and (
-        case.remark == "own"
-        or (case.device is None and launch is not None and case.request.ordinal == launch.local_rank)
+        return
+    missed = case.device is None and not case.snapshot.refusal
+    if sharing.kind == "own" and (
+        case.remark == "own" or (missed and launch is not None and case.request.ordinal == launch.local_rank)
     ):
         yield Finding(
             code="one-device-per-rank",

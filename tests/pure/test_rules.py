@@ -529,6 +529,24 @@ def test_every_code_has_a_situation() -> None:
 
 # The twin of each situation: nearly the same, and the code would be wrong.
 TWINS = [
+    pytest.param(
+        "physical-index", 0, seen(1, "0", driver_count=1, refusal=LOST, refused="cuda:0"), id="physical-index:refused"
+    ),
+    pytest.param(
+        "one-device-per-rank",
+        0,
+        seen(1, driver_count=1, launch=launched(0), sharing=OWN, refusal=LOST, refused="cuda:0"),
+        id="one-device-per-rank:refused",
+    ),
+    pytest.param(
+        "global-rank",
+        0,
+        seen(1, driver_count=1, launch=launched(2, rank=0), sharing=OWN, refusal=LOST, refused="cuda:0"),
+        id="global-rank:refused",
+    ),
+    pytest.param(
+        "one-device-per-rank", 1, seen(2, launch=launched(1), sharing=OWN), id="one-device-per-rank:it-is-there"
+    ),
     pytest.param("out-of-range", "cuda", seen(4, launch_error=NO_RANK), id="out-of-range:no-local-rank"),
     pytest.param("no-cuda-device", "cuda", seen(4, launch_error=NO_RANK), id="no-cuda-device:no-local-rank"),
     pytest.param("driver-unusable", None, seen(0, "", driver_cuda=11040), id="driver-unusable:hidden-on-purpose"),
@@ -1090,7 +1108,6 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     driver = draw(st.none() | st.integers(0, 4))
     count = driver if driver is not None else draw(st.integers(0, 4))
     physical = draw(machines())
-    refused = draw(st.sampled_from(["", "cuda:0", "cuda:1", "cuda:4", "xpu:0"]))
     launch = draw(st.none() | LAUNCHES)
     return Snapshot(
         mask=parse_mask(draw(MASKS), variable=draw(st.sampled_from(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"]))),
@@ -1113,8 +1130,6 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         exported=draw(st.none() | MASKS.map(parse_mask)),
         on_bus=draw(st.none() | st.integers(0, 9)),
         misspelled=tuple(draw(st.lists(OUTSIDE, max_size=2))),
-        refusal=draw(OUTSIDE.filter(bool)) if refused else "",
-        refused=refused,
         variables=draw(
             st.dictionaries(
                 st.sampled_from(
@@ -1132,41 +1147,55 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     )
 
 
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Request, Snapshot]:
+    """A request and a reading; the device that it gets may have refused, and the driver may show fewer then."""
+    request, snapshot = draw(REQUESTS), draw(snapshots())
+    device = resolve(request, snapshot)[0]
+    if device in {None, "cpu"} or draw(st.booleans()):
+        return request, snapshot
+    refused = replace(snapshot, refused=device, refusal=draw(OUTSIDE.filter(bool)))
+    if device.startswith("cuda") and draw(st.booleans()):
+        shown = draw(st.integers(0, snapshot.device_count))
+        refused = replace(refused, driver_count=shown, device_count=shown)
+    return request, refused
+
+
 def is_usable(device: str, snapshot: Snapshot) -> bool:
     return device != snapshot.refused and device == resolve(request_for(device), snapshot)[0]
 
 
 @settings(deadline=None)
-@given(request=REQUESTS, snapshot=snapshots())
-def test_every_suggestion_can_be_used(request: Request, snapshot: Snapshot) -> None:
+@given(case=cases())
+def test_every_suggestion_can_be_used(case: tuple[Request, Snapshot]) -> None:
     """
     A device that is suggested, or named in what to do, is valid by the same reading, and is not the one that refused.
     """
-    diagnosis = judge(request, snapshot)
+    diagnosis = judge(*case)
     suggested = [finding.suggestion for finding in diagnosis.findings if finding.suggestion is not None]
     named = [device for finding in diagnosis.findings for device in re.findall(r"[a-z]+:[0-9]+", finding.remedy)]
 
-    assert [] == [device for device in suggested + named if not is_usable(device, snapshot)]
+    assert [] == [device for device in suggested + named if not is_usable(device, case[1])]
 
 
 @settings(deadline=None)
-@given(request=REQUESTS, snapshot=snapshots())
-def test_a_refusal_is_explained(request: Request, snapshot: Snapshot) -> None:
+@given(case=cases())
+def test_a_refusal_is_explained(case: tuple[Request, Snapshot]) -> None:
     """
     Where the device cannot be had, something says why. A local rank that cannot be told is an error of its own.
     """
-    diagnosis = judge(request, snapshot)
+    diagnosis = judge(*case)
 
     assert diagnosis.is_valid or diagnosis.findings or diagnosis.remark == "no-local-rank"
 
 
 @settings(deadline=None)
-@given(request=REQUESTS, snapshot=snapshots())
-def test_codes_are_the_documented_ones(request: Request, snapshot: Snapshot) -> None:
+@given(case=cases())
+def test_codes_are_the_documented_ones(case: tuple[Request, Snapshot]) -> None:
     """
     No code is found that is not among the stable ones, and none with an empty reason.
     """
-    findings = judge(request, snapshot).findings
+    findings = judge(*case).findings
 
     assert {finding.code for finding in findings} <= CODES
     assert all(finding.reason for finding in findings)
@@ -1179,13 +1208,13 @@ LINES = re.compile(
 
 
 @settings(deadline=None)
-@given(request=REQUESTS, snapshot=snapshots())
-def test_text_from_outside_stays_in_its_line(request: Request, snapshot: Snapshot) -> None:
+@given(case=cases())
+def test_text_from_outside_stays_in_its_line(case: tuple[Request, Snapshot]) -> None:
     """
     Whatever stands in the environment, in the driver's words or in names: the text is ASCII without control
     characters, and each line is one that the diagnosis wrote.
     """
-    first, *others = judge(request, snapshot).render().split("\n")
+    first, *others = judge(*case).render().split("\n")
 
     assert re.fullmatch("[ -~]+", first)
     assert [] == [line for line in others if not LINES.fullmatch(line)]
