@@ -934,6 +934,19 @@ def test_the_most_specific_reason_comes_first() -> None:
         ),
         pytest.param(
             "cuda",
+            seen(1, launch=launched(1), sharing=replace(OWN, doubt=True), refusal=LOST, refused="cuda:0"),
+            "cuda:0 cannot be used: the driver refused it",
+            id="refused-in-doubt",
+        ),
+        pytest.param(
+            "cuda",
+            seen(1, launch=launched(1), sharing=replace(OWN, doubt=True)),
+            "cuda:0 was chosen as the only visible device, and others may use it too",
+            id="in-doubt",
+        ),
+        pytest.param(1, seen(0, forked=True), "cuda:1 cannot be used: CUDA cannot start in this process", id="forked"),
+        pytest.param(
+            "cuda",
             seen(2, launch=launched(3, 4), sharing=SHARED),
             "no device for local rank 3: 4 workers on this node share 2 visible devices",
             id="oversubscribed",
@@ -1217,6 +1230,7 @@ def test_text_from_outside_stays_in_its_line(case: tuple[Request, Snapshot]) -> 
     first, *others = judge(*case).render().split("\n")
 
     assert re.fullmatch("[ -~]+", first)
+    assert "None" not in first
     assert [] == [line for line in others if not LINES.fullmatch(line)]
 
 
