@@ -75,7 +75,9 @@ def guard_visible_devices(
     if devices is None:
         _warn(mask, world)
     change = _change(mask, world, devices, order)
-    if change and environ is None:
+    if not change:
+        return mask
+    if environ is None:
         _refuse_too_late(mask, change)
     _write(world, change, mask, seen_by_libraries=environ is None)
     return parse_mask(world.get(CUDA_VISIBLE_DEVICES))
@@ -275,7 +277,7 @@ def _write(world: MutableMapping[str, str], change: Mapping[str, str], mask: Mas
     try:
         for name, value in change.items():
             world[name] = value
-        if change and seen_by_libraries:
+        if seen_by_libraries:
             _refuse_unseen(mask, change)
     except BaseException:
         for name, old in before.items():
