@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "pretend_gpu"))
+from typing import TYPE_CHECKING
 
 import rig as pretend
-
 from benchmarks import auditing, calling, importing, leaving
-from benchmarks.measure import library
-from benchmarks.report import Section, as_data, machine, table, verdict
+from benchmarks.measure import ROOT, library
+from benchmarks.report import as_data, machine, table, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from benchmarks.report import Section
 
 SECTIONS = ("import", "rank", "select", "first", "growth", "left", "audit", "gpu")
 PRETENDED = frozenset({"rank", "select", "first", "growth", "left", "audit"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from benchmarks.environments import LAUNCHES, TORCHRUN, fill, numbers, uuids
@@ -10,6 +9,8 @@ from benchmarks.measure import Job, Taken, run_jobs
 from benchmarks.report import Row, Section
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rig import Rig
 
 ONE, EVERY, RANK = "floor: one name", "floor: every family's name", "safedev.resolve_local_rank()"
@@ -111,26 +112,23 @@ def device(calls: Calls) -> Section:
 
 def first_call(calls: Calls) -> Section:
     """Each subject in a fork of its own, since a call can be the first only once."""
+    loaded = ("safedev.select_device(1), its modules loaded", "safedev.select_device(), its modules loaded")
     names = (
         COUNT,
-        ALL,
+        *loaded,
         "import safedev, select_device()",
         "import accelerate, PartialState().device",
         "import lightning.fabric, _parse_gpu_ids([1])",
     )
-    loaded = ("safedev.select_device(1), its modules loaded", "safedev.select_device(), its modules loaded")
-    jobs = [Job(name=f"{n}", subjects=(n,), env=FOUR, first=True) for n in (*names, *loaded)]
+    jobs = [Job(name="torch is imported", subjects=(name,), env=FOUR, first=True) for name in names]
     rounds = 1 if calls.shim else max(3, calls.rounds // 2)
     takings = calls.run(jobs * rounds)
-    rows: list[Row] = []
-    for place, job in enumerate(jobs):
-        of = [one.took.get(job.subjects[0], [0.0])[0] for one in takings[place :: len(jobs)]]
-        over = [one.took.get(ALL, [0.0])[0] for one in takings[1 :: len(jobs)]]
-        merged = Taken(job=job, took={job.subjects[0]: of, ALL: over}, answers={}, skipped=takings[place].skipped)
-        rows += calls.rows(merged, ALL, dict.fromkeys(loaded, 2.5))
-    return Section(
-        title="the first call, in a program that has imported torch", floor="the same reading", rows=tuple(rows)
-    )
+    took = {name: [one.took.get(name, [0.0])[0] for one in takings[n :: len(jobs)]] for n, name in enumerate(names)}
+    skipped = {name: why for one in takings for name, why in one.skipped.items()}
+    job = Job(name="torch is imported", subjects=names, env=FOUR, first=True)
+    together = Taken(job=job, took=took, answers={}, skipped=skipped)
+    rows = tuple(calls.rows(together, COUNT, dict.fromkeys(loaded, 2.5)))
+    return Section(title="the first call", floor="torch's first count, which loads NVML", rows=rows)
 
 
 def sizes(calls: Calls) -> Section:

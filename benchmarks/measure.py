@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.environments import fill
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from rig import Rig
 
 HERE = Path(__file__).resolve().parent

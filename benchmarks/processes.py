@@ -8,8 +8,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass
@@ -48,7 +52,7 @@ def in_turns(
 
 def timed(command: Sequence[str], environ: Mapping[str, str]) -> tuple[float, float, int, str]:
     """CPU time of the command and of all that it waited for, wall time, exit status, and what it complained of."""
-    with tempfile.TemporaryFile() as complaints, open(os.devnull, "wb") as null:
+    with tempfile.TemporaryFile() as complaints, Path(os.devnull).open("wb") as null:
         began = time.monotonic()
         process = subprocess.Popen(command, env=dict(environ), stdin=null, stdout=null, stderr=complaints)
         _, status, usage = os.wait4(process.pid, 0)

@@ -46,7 +46,7 @@ def _one_name() -> Subject:
     name = next((n for n in FAMILIES if os.environ.get(n)), "LOCAL_RANK")
 
     def read() -> object:
-        return int(os.environ.get(name, 0))
+        return int(os.environ.get(name, "0"))
 
     return read
 
