@@ -7,10 +7,12 @@ import json
 import os
 import shutil
 import sys
+import warnings
 from dataclasses import asdict
 
 import safedev
-from safedev._collect import collect, level_of
+from safedev._collect import collect, level_of, torch_missing
+from safedev._diagnosis import Finding
 from safedev._report import SCHEMA, plain, render
 from safedev.errors import DeviceSpecError, LocalRankError
 
@@ -38,12 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        if options.command == "explain":
-            report = _explain(options.spec)
-            text = report["text"]
-        else:
-            report = collect(seconds=options.timeout, allocate=options.allocate, strict=options.strict)
-            text = _render(report)
+        with warnings.catch_warnings():
+            # torch runs without it, and says so when it is imported: nothing that the reader of a report asked for.
+            warnings.filterwarnings("ignore", "Failed to initialize NumPy", UserWarning)
+            if options.command == "explain":
+                report = _explain(options.spec)
+                text = report["text"]
+            else:
+                report = collect(seconds=options.timeout, allocate=options.allocate, strict=options.strict)
+                text = _render(report)
     except DeviceSpecError as error:
         return parser.error(str(error))
     except KeyboardInterrupt:
@@ -54,18 +59,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(spec: str) -> Report:
     """One request, judged as ``diagnose`` does."""
-    report: Report = {"schema": SCHEMA, "status": 1, "request": spec, "device": None, "text": "", "findings": []}
+    report: Report = {"schema": SCHEMA, "status": 1, "request": spec, "device": None}
+    if (missing := torch_missing()) is not None:
+        return {**report, **_stopped(missing, f"{missing.reason} [{missing.code}]\n  fix: {missing.remedy}")}
     try:
         case = safedev.diagnose(spec)
-    except (ImportError, OSError) as error:
-        words = f"torch cannot be imported: {error}"
     except LocalRankError as error:
-        words = str(error)
-    else:
-        words = case.render()
-        findings = [{"level": level_of(finding.code, case), **asdict(finding)} for finding in case.findings]
-        report.update(status=int(not case.is_valid), device=case.device, findings=findings)
-    return {**report, "text": "\n".join(map(plain, words.split("\n")))}
+        reason, _, remedy = error.problem.split("\n")[0].partition(": ")
+        return {**report, **_stopped(Finding(code="no-local-rank", reason=reason, remedy=remedy), str(error))}
+    report.update(status=int(not case.is_valid), device=case.device, text=_lines(case.render()))
+    findings = [{"level": level_of(finding.code, case), **asdict(finding)} for finding in case.findings]
+    return {**report, "findings": findings}
+
+
+def _stopped(finding: Finding, words: str) -> Report:
+    """What a report on a request tells that could not be judged."""
+    return {"text": _lines(words), "findings": [{"level": "fault", **asdict(finding)}]}
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(plain, text.split("\n")))
 
 
 def _print(text: str) -> None:
@@ -107,5 +120,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!a} is no number of seconds from 0 to {_LONGEST:g}")
+        raise argparse.ArgumentTypeError(f"{text!a} is no number of seconds above 0 and at most {_LONGEST:g}")
     return seconds

@@ -6,6 +6,7 @@ import os
 import pickle
 import platform
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 
 import safedev
 from safedev import _nvml, launchers
@@ -18,7 +19,7 @@ from safedev._request import request_for
 from safedev._resolve import resolve
 from safedev._snapshot import Snapshot, Variables, visible_devices
 from safedev._text import counted, quoted
-from safedev._trial import try_devices
+from safedev._trial import TROUBLES, try_devices
 from safedev.errors import LocalRankError
 
 TYPE_CHECKING = False
@@ -33,43 +34,11 @@ if TYPE_CHECKING:
     Levelled = tuple[str, Finding]  # "fault", "warning" or "observation", and what it is about
     Vitals = dict[int, tuple[int, int, str]]
 
-WARNINGS = frozenset({"order-ambiguous", "stale-local-rank"})
+WARNINGS = frozenset({"launcher-doubt", "order-ambiguous", "stale-local-rank"})
 """Codes of a diagnosis that neither stop a run nor mislead it by themselves."""
 
-# What a device's state means, and what to do about it.
-_TROUBLES = {
-    "hung": (
-        "it did not answer within {:g} s",
-        "see whether nvidia-smi answers, and the kernel's log (dmesg | grep -i xid); take the device out of the mask",
-    ),
-    "busy": (
-        "another process holds it, or its compute mode lets no process in",
-        "nvidia-smi -q -d COMPUTE,PIDS tells which; end that process, or use another device",
-    ),
-    "out-of-memory": ("its memory is taken", "end the processes that hold it (nvidia-smi), or use another device"),
-    "no-kernel-image": (
-        "this build of torch has no kernels for it",
-        "install a build of torch that has: https://pytorch.org/get-started/locally/",
-    ),
-    "absent": (
-        "torch counts it, and the driver does not show it",
-        "run nvidia-smi: the device may be lost, not permitted to this container, or in MIG mode",
-    ),
-    "lost": (
-        "it seems to be lost",
-        "see the kernel's log (dmesg | grep -i xid); reset it (nvidia-smi --gpu-reset), or restart the machine",
-    ),
-    "corrupt": (
-        "other bytes came back from it than were sent",
-        "do not use it: its memory, or the bus, is at fault (nvidia-smi -q -d ECC)",
-    ),
-    "failed": ("it refuses", "run nvidia-smi; if that shows no fault, use the device alone in a small program"),
-    "slow": (
-        "it took more than half of the time limit",
-        "keep the driver loaded (nvidia-smi -pm 1), or see what else uses the device (nvidia-smi)",
-    ),
-}
-
+MADE_OF_TEXT = ("launcher-doubt", "mask-", "no-local-rank")
+"""How the codes begin of what is true whatever torch would have told."""
 
 def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = False) -> Report:
     """Read and judge all that the report tells; the object that ``--json`` prints.
@@ -104,7 +73,7 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         },
         "mask": asdict(snapshot.mask),
         "device_count": count if known else None,
-        "physical_count": snapshot.physical_count or len(vitals) or None,
+        "physical_count": len(vitals) if snapshot.physical_count is None and driver else snapshot.physical_count,
         "accelerator": snapshot.accelerator or None,
         "accelerator_count": snapshot.accelerator_count,
         "devices": devices,
@@ -120,44 +89,59 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
     return {**report, "verdict": verdict(report)}
 
 
-def level_of(code: str, case: Diagnosis) -> str:
-    """How much a finding of a diagnosis weighs: ``fault``, ``warning`` or ``observation``."""
+def level_of(code: str, case: Diagnosis, *, known: bool = True) -> str:
+    """How much a finding of a diagnosis weighs: ``fault``, ``warning`` or ``observation``.
+
+    Args:
+        code: That of the finding.
+        case: The diagnosis that it is of.
+        known: Whether the devices have been counted: a local rank is needed where they might be several.
+    """
     if code in OBSERVATIONS:
         return "warning" if case.remark == "doubt" else "observation"
+    if code == "no-local-rank":
+        return "warning" if known and case.is_valid else "fault"
     return "warning" if code in WARNINGS else "fault"
+
+
+def torch_missing() -> Finding | None:
+    """Import torch; tell why that cannot be done, or None."""
+    try:
+        from safedev import _torch  # noqa: F401 - for the first time here, where it may fail
+    except Exception as error:  # noqa: BLE001 - a broken torch fails to be imported in many ways
+        words = quoted(f"{type(error).__name__}: {error}", 160)
+        remedy = "install torch: https://pytorch.org/get-started/locally/ has the command"
+        return Finding(code="torch-missing", reason=f"torch cannot be imported: {words}", remedy=remedy)
+    return None
 
 
 def _read(environ: Variables, seconds: float) -> tuple[Diagnosis, Versions, Finding | None]:
     """What a process without a wish gets; the versions of torch; and what kept that from being read."""
-    request = request_for(None)
-    try:
-        from safedev import _torch
-    except Exception as error:  # noqa: BLE001 - a broken torch fails to be imported in many ways
-        words = quoted(f"{type(error).__name__}: {error}", 160)
-        remedy = "install torch: https://pytorch.org/get-started/locally/ has the command"
-        missing = Finding(code="torch-missing", reason=f"torch cannot be imported: {words}", remedy=remedy)
+    request, missing = request_for(None), torch_missing()
+    if missing is not None:
         machine = _nvml.inventory()
         number = _nvml.count() if machine is None else len(machine)
         blind = replace(_blind(environ), physical=machine, physical_count=number)
         return judge(request, blind), (None, None, None), missing
+    from safedev import _torch
 
     def question() -> Diagnosis:
         snapshot = _torch.take_snapshot(request, environ)
         return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=True))
 
     case = _asked(question, seconds)
-    if case is not None:
+    if not isinstance(case, str):
         return case, _torch.versions(), None
     silent = Finding(
         code="driver-unusable",
-        reason=f"counting the devices gave no answer within {seconds:g} s: NVML, or the driver, does not work",
+        reason=f"the devices could not be counted, since {case}: NVML, or the driver, does not work",
         remedy="see whether nvidia-smi answers, and what the kernel's log says (dmesg); restart the machine if not",
     )
     return judge(request, _blind(environ)), _torch.versions(), silent
 
 
-def _asked(question: Callable[[], Diagnosis], seconds: float) -> Diagnosis | None:
-    """The answer; None if it does not come in time.
+def _asked(question: Callable[[], Diagnosis], seconds: float) -> Diagnosis | str:
+    """The answer; or why there is none, in a clause.
 
     It is asked in a child process, where there can be one. Torch may have to start the driver to count, and a process
     that has started it cannot fork those that try the devices.
@@ -174,10 +158,15 @@ def _asked(question: Callable[[], Diagnosis], seconds: float) -> Diagnosis | Non
             pickle.dump(answer, pipe)
 
     text, ending = in_children([(work, "")], seconds)[0]
-    answer = pickle.loads(text) if ending == "" and text else None  # noqa: S301 - our own child wrote it
+    if ending is None:
+        return f"no answer came within {seconds:g} s"
+    if ending or not text:
+        return f"the process that counted died ({ending or 'exit status 0'})"
+    answer = pickle.loads(text)  # noqa: S301 - our own child wrote it
     if isinstance(answer, Exception):
         raise answer
-    return answer
+    counted_by_child: Diagnosis = answer
+    return counted_by_child
 
 
 def _of_trials(
@@ -195,8 +184,8 @@ def _of_trials(
         alike.setdefault((device["state"], device["said"]), []).append(f"cuda:{device['ordinal']}")
     first = next((f"cuda:{device['ordinal']}" for device in devices if device["state"] in USABLE), None)
     for (state, said), names in alike.items():
-        if state in _TROUBLES:
-            words, remedy = _TROUBLES[state]
+        if state in TROUBLES:
+            words, remedy = TROUBLES[state]
             reason = f"{', '.join(names)}: {words.format(seconds)}" + (f" ({quoted(said, 160)})" if said else "")
             if state == "slow":
                 yield "warning", Finding(code="device-slow", reason=reason, remedy=remedy)
@@ -207,14 +196,9 @@ def _of_trials(
 def _of_case(case: Diagnosis, *, known: bool) -> Iterator[Levelled]:
     """What the reading shows, before any device is used; the mask and the launcher alone, where torch told nothing."""
     snapshot = case.snapshot
-    if snapshot.launch_error is not None:
-        level = "warning" if case.device is not None and known else "fault"
-        yield level, Finding(code="no-local-rank", reason=str(snapshot.launch_error).split("\n")[0])
     for finding in case.findings:
-        if known or finding.code.startswith("mask-"):
-            yield level_of(finding.code, case), finding
-    if snapshot.launch is not None and snapshot.launch.caution:
-        yield "warning", Finding(code="launcher-doubt", reason=snapshot.launch.caution)
+        if known or finding.code.startswith(MADE_OF_TEXT):
+            yield level_of(finding.code, case, known=known), finding
     if known and case.device == "cpu":  # which is in order, and seldom what a run is started for
         codes = {finding.code for finding in case.findings}
         for finding in judge(request_for("cuda"), snapshot).findings:
@@ -279,7 +263,8 @@ def _other_launchers(environ: Variables, launch: Launch | None) -> Iterator[Repo
 
 def _unseen(snapshot: Snapshot, driver: str, devices: Sequence[Report]) -> Iterator[str]:
     if driver and devices and snapshot.physical is None:
-        yield "which devices of the machine these are: safedev[nvml] is not installed"
+        why = "safedev[nvml] is not installed" if find_spec("pynvml") is None else "nvidia-ml-py gave no answer"
+        yield f"which devices of the machine these are: {why}"
     if any(device["state"] == "untried" for device in devices):
         yield "whether the devices work: none was tried"
 
@@ -290,6 +275,6 @@ def _blind(environ: Variables) -> Snapshot:
     try:
         launch = launchers.detect_launch(environ)
     except LocalRankError as problem:
-        error = problem
+        error = problem.with_traceback(None)  # its frames hold the whole environment
     mask = parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
     return Snapshot(mask=mask, device_count=0, launch=launch, launch_error=error, variables=environ.read())

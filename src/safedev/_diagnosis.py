@@ -108,7 +108,7 @@ def _headline(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - a table of cases
     if other:
         count = snapshot.accelerator_count if request.type == snapshot.accelerator else 0
     visible = describe_visible(count, kind)
-    if diagnosis.remark == "doubt" and diagnosis.device is not None:
+    if diagnosis.remark in {"doubt", "no-local-rank"} and diagnosis.device is not None:
         return f"{diagnosis.device} was chosen as the only visible device, and others may use it too"
     if diagnosis.device is not None:
         if diagnosis.device == request.spec:

@@ -9,14 +9,7 @@ import sys
 if sys.platform != "win32":
     from _ctypes import dlopen
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
-# Functions that were found. Finding one costs ten times the question, and a library that is loaded stays: to look it up
-# was to hold it. What they answer is not kept.
-_found: dict[tuple[str, str], Callable[..., int]] = {}
 _GETENV = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)
 
 
@@ -26,20 +19,17 @@ def ask(name: str, function: str) -> tuple[int, int] | None:
     Returns:
         The status and the answer; None where the library is not loaded, or has no such function.
     """
-    question = _found.get((name, function))
-    if question is None:
-        handle = loaded(name)
-        if handle is None:
-            return None
-        # `CDLL(name)` would make a class for the library's functions, which costs ten times the question.
-        library = ctypes.CDLL.__new__(ctypes.CDLL)
-        library._handle = handle  # noqa: SLF001 - all that a prototype needs of it
-        try:
-            question = _found[name, function] = _QUESTION((function, library))
-        except AttributeError:  # a stand-in for the library, without its functions
-            return None
+    handle = loaded(name)
+    if handle is None:
+        return None
+    # `CDLL(name)` would make a class for the library's functions, which costs ten times the question.
+    library = ctypes.CDLL.__new__(ctypes.CDLL)
+    library._handle = handle  # noqa: SLF001 - all that a prototype needs of it
     answer = ctypes.c_int()
-    status: int = question(ctypes.byref(answer))
+    try:
+        status: int = _QUESTION((function, library))(ctypes.byref(answer))
+    except AttributeError:  # a stand-in for the library, without its functions
+        return None
     return status, answer.value
 
 
@@ -58,7 +48,9 @@ def environment(name: str) -> str | None:
 def loaded(name: str) -> int | None:
     """Handle of the library *name*, if something in this process has loaded it; it is not loaded for the asking."""
     if sys.platform == "win32":
-        return int(ctypes.windll.kernel32.GetModuleHandleW(name)) or None
+        find = ctypes.WinDLL("kernel32").GetModuleHandleW
+        find.restype = ctypes.c_void_p  # an int would be cut to 32 bits
+        return find(name)
     try:
         return dlopen(name, os.RTLD_NOLOAD | os.RTLD_NOW)
     except (OSError, AttributeError):  # AttributeError: a system without RTLD_NOLOAD has no CUDA either

@@ -152,7 +152,7 @@ def _ending(
         words = "a blank before a UUID makes it unreadable"
     elif entries and (uuid or _number(token) is not None):
         code, words = "mask-mixed", "numbers, GPU- and MIG- UUIDs cannot stand in one list: the first kind counts"
-    yield code, start, end, f"{words}; it hides itself and all that follow"
+    yield code, start, end, f"{words}; it and all that follow are hidden"
 
 
 _WORDS_FOR_ALL = {"all"}
@@ -170,8 +170,8 @@ _MISTAKES = (
 )
 _DOUBTS = (
     (r"\d+\s*(-|\.\.|\.{3})\s*\d+$", "ranges are not understood"),
-    (r"[+-]?\d+\s+\S", "blanks do not part entries"),
-    (r"[+-]?\d+[;:|/+&]", "only commas part entries"),
+    (r"[+-]?\d+\s+\S", "blanks do not separate entries"),
+    (r"[+-]?\d+[;:|/+&]", "only commas separate entries"),
     (r"0[xX][0-9a-fA-F]+$", "hexadecimal numbers are not understood"),
     (r"[+-]?\d+\.", "an entry is a whole number"),
     (r"[0-9a-fA-F]{8}-", "a UUID begins with GPU- or MIG-"),
@@ -181,7 +181,8 @@ _DOUBTS = (
 
 
 def _unreadable(token: str) -> str:
-    return next((words for mistake, words in _MISTAKES if re.match(mistake, token)), "it is no number and no UUID")
+    found = (words for mistake, words in _MISTAKES if re.match(mistake, token))
+    return next(found, "it is neither a number nor a UUID")
 
 
 def _doubtful(token: str) -> str | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._request import request_for
+from safedev._resolve import resolve
 from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, stacked
-from safedev._snapshot import expected_devices, visible_devices
+from safedev._snapshot import overtaken, visible_devices
 from safedev._text import counted, quoted
 
 TYPE_CHECKING = False
@@ -25,19 +27,28 @@ def wants_cuda(case: Diagnosis) -> bool:
 
 
 def first(snapshot: Snapshot) -> str | None:
-    """The first visible device that has not refused, to be suggested."""
+    """The device to be suggested: that of this process under a launcher, else the first that has not refused.
+
+    All workers of a launch are advised alike, so that no device may be advised to all of them.
+    """
+    if snapshot.launch is not None or snapshot.launch_error is not None:
+        device = resolve(request_for("cuda"), snapshot)[0]
+        return None if device == snapshot.refused else device
     visible = ("cuda:0", "cuda:1")[: snapshot.device_count]
     return next((device for device in visible if device != snapshot.refused), None)
 
 
 def use_one_of(snapshot: Snapshot) -> str:
     device, last = first(snapshot), snapshot.device_count - 1
+    if snapshot.launch is not None and snapshot.device_count:
+        rank = snapshot.launch.local_rank
+        return f"use {device}, the device of local rank {rank}" if device else "give each worker a device of its own"
     if device is None:
         return "use the CPU, or make a device visible"
     last -= snapshot.refused == f"cuda:{last}"
     if device == f"cuda:{last}":
         return f"use {device}"
-    return f"use {device} {'or' if last == 1 else 'to'} cuda:{last}"
+    return f"use {device} or cuda:1" if last == 1 else f"use one of {device} to cuda:{last}"
 
 
 def codes(found: Sequence[Finding]) -> set[str]:
@@ -85,16 +96,8 @@ def mask_defects(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 
 def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
-    if snapshot.driver_count is None or snapshot.refusal or not wants_cuda(case):
+    if snapshot.driver_count is None or snapshot.refusal or not wants_cuda(case) or not overtaken(snapshot):
         return  # after a refusal the driver has only just started, under the mask as it is
-    expected = _expected_count(snapshot)
-    told, held = [device.uuid if device else None for device in expected_devices(snapshot)], snapshot.uuids
-    if expected == snapshot.driver_count and (
-        not held or len(told) != len(held) or all(one in {None, other} for one, other in zip(told, held, strict=True))
-    ):
-        return
-    if expected is None:
-        return
     now = "is unset" if snapshot.mask.raw is None else f"is {quoted(snapshot.mask.raw)}"
     yield Finding(
         code="mask-too-late",
@@ -104,20 +107,6 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         f"the program; here, {use_one_of(snapshot)}",
         suggestion=first(snapshot),
     )
-
-
-def _expected_count(snapshot: Snapshot) -> int | None:
-    """How many devices the mask, as it is now, would show; None: unknown."""
-    if snapshot.physical_count is None or any(str(entry).startswith("MIG-") for entry in snapshot.mask.entries):
-        return None
-    if snapshot.mask.raw is None:
-        return snapshot.physical_count
-    if snapshot.physical is not None:
-        return len(expected_devices(snapshot))
-    numbers = [entry for entry in snapshot.mask.entries if isinstance(entry, int)]
-    if len(numbers) < len(snapshot.mask.entries):
-        return None
-    return next((n for n, entry in enumerate(numbers) if entry >= snapshot.physical_count), len(numbers))
 
 
 def not_in_force(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
@@ -140,22 +129,31 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
     def known(entry: int | str) -> bool:
         if isinstance(entry, int):
             return entry < machine
-        devices = snapshot.physical
-        return devices is None or entry[:4] == "MIG-" or any(device.uuid.startswith(entry) for device in devices)
+        return snapshot.physical is None or entry[:4] == "MIG-" or fitting(entry) == 1
+
+    def fitting(entry: int | str) -> int:
+        return sum(device.uuid.startswith(str(entry)) for device in snapshot.physical or ())
 
     for place, entry in enumerate(mask.entries):
         if not known(entry):
-            kept = ",".join(str(one) for one in mask.entries[: place + 64] if known(one))
+            kept, fits = ",".join(str(one) for one in mask.entries[: place + 64] if known(one)), fitting(entry)
             yield Finding(
                 code="mask-unknown-device",
-                reason=f"{mask.variable} names {quoted(str(entry))}, and this machine (or container) has "
-                f"{counted(machine, 'device')}{', 0 to ' + str(machine - 1) if isinstance(entry, int) else ''}: it and "
-                "all that follow are hidden",
-                remedy=f"write {mask.variable}={kept}" if kept else f"unset {mask.variable}, or name devices of here",
+                reason=f"{mask.variable} names {quoted(str(entry))}, and {_what_is_here(entry, machine, fits)}: "
+                "it and all that follow are hidden",
+                remedy=f"write {mask.variable}={kept}" if kept else f"unset {mask.variable}, or name what is here",
                 suggestion=first(snapshot),
                 span=mask.span_of(place),
             )
             return
+
+
+def _what_is_here(entry: int | str, machine: int, fits: int) -> str:
+    """What this machine has in place of an entry that names no device, in a clause."""
+    if isinstance(entry, str) and fits:
+        return f"{fits} devices of this machine fit it"
+    numbers = f", 0 {'and' if machine == 2 else 'to'} {machine - 1}" if isinstance(entry, int) and machine > 1 else ""
+    return f"this machine (or container) has {counted(machine, 'device')}{numbers}"
 
 
 def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:

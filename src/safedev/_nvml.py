@@ -21,6 +21,8 @@ NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 
 BUS = Path("/sys/bus/pci/devices")
 
+_MOST = 1024  # devices that are listed: more than any machine has, should NVML tell nonsense
+
 SECONDS = 10.0
 """How long an answer of NVML is waited for: where the driver keeps no state between uses, the first takes seconds."""
 
@@ -125,7 +127,8 @@ def _inventory() -> tuple[PhysicalDevice, ...] | None:
 
         pynvml.nvmlInit()
         try:
-            return tuple(_device(pynvml, PhysicalIndex(index)) for index in range(pynvml.nvmlDeviceGetCount()))
+            number = min(pynvml.nvmlDeviceGetCount(), _MOST)
+            return tuple(_device(pynvml, PhysicalIndex(index)) for index in range(number))
         finally:
             pynvml.nvmlShutdown()
     except Exception:  # noqa: BLE001 - not installed, no driver, or another module of that name: unknown in every case

@@ -75,10 +75,11 @@ def _devices_in_a_clause(report: Report) -> str:
         why = "the devices cannot be counted" if report["versions"]["torch"] else "torch cannot be imported"
         return why + (f", and the machine has {counted(machine, 'device')}" if machine else "")
     if not devices:
-        if report["accelerator_count"]:
-            return counted(report["accelerator_count"], f"{report['accelerator']} device")
-        return "no CUDA device" + (f" of the {machine} that the machine has" if machine else "")
+        return _none_in_a_clause(report)
     number = counted(len(devices), "device")
+    hiding = [finding["code"] for finding in _faults(report) if finding["code"].startswith("mask-")]
+    if hiding and (machine or 0) > len(devices):
+        number = f"{len(devices)} of {counted(machine, 'device')} visible: {_cause(hiding[0])}"
     if all(device["state"] == "untried" for device in devices):
         return f"{number}, not tried"
     bad = [device for device in devices if device["state"] not in USABLE]
@@ -93,15 +94,54 @@ def _devices_in_a_clause(report: Report) -> str:
     return f"{number}, {usable}" + (f" ({', '.join(named)})" if named else "")
 
 
+def _none_in_a_clause(report: Report) -> str:
+    machine = report["physical_count"]
+    if report["accelerator_count"]:
+        return counted(report["accelerator_count"], f"{report['accelerator']} device")
+    if machine and any(finding["code"] in _HIDING for finding in report["findings"]):
+        them = f"all {machine} devices are" if machine > 1 else "the only device is"
+        return f"{them} hidden by {report['mask']['variable']}={quoted(report['mask']['raw'], 40)}"
+    return "no CUDA device" + (f" of the {machine} that the machine has" if machine else "")
+
+
+def _faults(report: Report) -> list[Report]:
+    return [finding for finding in report["findings"] if finding["level"] == "fault"]
+
+
+def _cause(code: str) -> str:
+    words = _CAUSES.get(code)
+    return f"{words} ({code})" if words else code
+
+
+_HIDING = frozenset({"mask-hides-all", "mask-unreadable", "mask-repeated", "mask-unknown-device"})
+_CAUSES = {
+    "driver-unusable": "the driver cannot be used",
+    "mask-mig": "not all that the mask lists is shown",
+    "mask-misspelled": "the mask's name is misspelled",
+    "mask-mixed": "the mask mixes numbers and UUIDs",
+    "mask-not-in-force": "the driver reads another mask",
+    "mask-repeated": "the mask names a device twice",
+    "mask-too-late": "the mask came too late",
+    "mask-unknown-device": "the mask names a device that is not here",
+    "mask-unreadable": "the mask is misread",
+    "masks-stacked": "the masks cut each other short",
+    "no-local-rank": "the local rank cannot be told",
+    "oversubscribed": "more workers than devices",
+    "torch-without-cuda": "this build of torch has no CUDA",
+}
+
+
 def _use(report: Report) -> str:
     """Which device this process gets, and the faults that the rest of the line does not show."""
     if report["device_count"] is None:
         return ""
-    faults = [finding["code"] for finding in report["findings"] if finding["level"] == "fault"]
+    clause = _devices_in_a_clause(report)
+    faults = dict.fromkeys(finding["code"] for finding in _faults(report) if finding["code"] != "device-unusable")
+    told = {code for code in faults if _cause(code) in clause or (code in _HIDING and "hidden by" in clause)}
+    others = ", ".join(_cause(code) for code in faults if code not in told)
     device = report["device"]
     if device is None:
-        return "this process gets no device" + (f" ({faults[0]})" if faults else "")
-    others = ", ".join(dict.fromkeys(code for code in faults if code != "device-unusable"))
+        return "this process gets no device" + (f": {others}" if others else "")
     name = "the CPU" if device == "cpu" else device
     return f"this process would use {name}" + (f"; fault: {others}" if others else "")
 
@@ -119,7 +159,7 @@ def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]
         "driver",
         _wrap(f"{versions['driver']}{serves}" if versions["driver"] else "unknown: NVML does not answer", room),
     )
-    yield "mask", _mask(report["mask"], room)
+    yield "mask", _mask(report, room)
     for name in _ALSO:
         if name in report["variables"]:
             yield "", _wrap(f"{name}={quoted(report['variables'][name])}", room)
@@ -143,14 +183,16 @@ _BUILDS = (("CUDA", "torch_cuda"), ("HIP", "torch_hip"))
 _ALSO = ("CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
-def _mask(mask: Report, room: int | None) -> list[str]:
+def _mask(report: Report, room: int | None) -> list[str]:
+    """The mask, with the entry marked that the first finding about it names, as a diagnosis shows it."""
+    mask = report["mask"]
+    spans = [finding["span"] for finding in report["findings"] if finding["span"] is not None]
     if mask["raw"] is None:
         return [f"{mask['variable']} is not set"]
     lead = f"{mask['variable']}="
-    if not mask["defects"]:
+    if not spans:
         return _wrap(lead + quoted(mask["raw"]), room)
-    start, end = mask["defects"][-1]["span"]  # the last one is the one that ends the list
-    shown, carets = marked(mask["raw"], start, end, 72 if room is None else max(8, min(72, room - 26)))
+    shown, carets = marked(mask["raw"], *spans[0], 72 if room is None else max(8, min(72, room - 26)))
     if room is None or len(lead) + len(shown) <= room:
         return [lead + shown, " " * len(lead) + carets]
     return [lead, shown[:room], carets[:room]]

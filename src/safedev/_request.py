@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from safedev._terms import Ordinal
-from safedev._text import quoted
+from safedev._text import quoted, quoted_number
 from safedev.errors import DeviceSpecError
 
 TYPE_CHECKING = False
@@ -62,9 +62,11 @@ def request_for(preferred: object) -> Request:
     if isinstance(preferred, str):
         return _from_text(preferred)
     kind, index = getattr(preferred, "type", None), getattr(preferred, "index", None)
-    if isinstance(kind, str) and (index is None or isinstance(index, int)):  # a torch.device, told without torch
+    # A torch.device, told without torch.
+    if type(preferred).__name__ == "device" and isinstance(kind, str) and (index is None or isinstance(index, int)):
         return _from_device(kind, index)
-    if hasattr(preferred, "__index__") and not isinstance(preferred, bool):
+    truth = isinstance(preferred, bool) or str(getattr(preferred, "dtype", "")).endswith("bool")
+    if hasattr(preferred, "__index__") and not truth:
         try:
             ordinal = operator.index(preferred)  # pyright: ignore[reportArgumentType]  # it has __index__
         except TypeError:  # such as a tensor of floats
@@ -73,11 +75,6 @@ def request_for(preferred: object) -> Request:
             return Request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=Ordinal(ordinal))
     shown = repr(preferred) if isinstance(preferred, (bool, float)) else f"a value of type {type(preferred).__name__}"
     raise TypeError(f"{shown} is no device: give {FORMS}")
-
-
-def quoted_number(number: int) -> str:
-    """Show *number*; one too long to be printed is named by its size."""
-    return str(number) if number.bit_length() < 128 else f"<integer of {number.bit_length()} bits>"
 
 
 def _from_text(text: str) -> Request:

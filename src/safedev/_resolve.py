@@ -52,6 +52,17 @@ def devices_are_there(snapshot: Snapshot) -> bool:
     return bool(snapshot.device_count or snapshot.physical_count or "CUDA" in snapshot.count_evidence)
 
 
+def too_old(serves: int | None, build: str | None) -> bool:
+    """Whether a driver that *serves* a CUDA (12080 for 12.8) is too old for a torch built for CUDA *build*.
+
+    Source:
+        https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html: within one major version,
+        a driver serves every minor one.
+    """
+    major = (build or "").partition(".")[0]
+    return serves is not None and major.isdecimal() and serves // 1000 < int(major)
+
+
 def _at(kind: str, ordinal: Ordinal | None, count: int) -> Answer:
     return (f"{kind}:{ordinal}" if ordinal is not None and 0 <= ordinal < count else None), ordinal, ""
 

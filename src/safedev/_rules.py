@@ -6,9 +6,8 @@ from safedev import _mask_rules
 from safedev._diagnosis import OBSERVATIONS, Finding, describe_visible
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._mask_rules import codes, first, use_one_of, wants_cuda
-from safedev._request import quoted_number
-from safedev._resolve import devices_are_there
-from safedev._text import counted, quoted
+from safedev._resolve import devices_are_there, too_old
+from safedev._text import counted, quoted, quoted_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +17,10 @@ if TYPE_CHECKING:
     from safedev._snapshot import Snapshot
 
     Rule = Callable[[Diagnosis, Sequence[Finding]], Iterator[Finding]]
+
+
+ASIDES = frozenset({"launcher-doubt", "mask-misspelled", "no-local-rank", "order-ambiguous", "stale-local-rank"})
+"""Codes of findings that by themselves keep nobody from a device."""
 
 
 def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
@@ -48,7 +51,7 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         code="device-unusable",
         reason=f"the device is there and refuses: {said}",
         remedy="run nvidia-smi to see whether another process holds it in exclusive mode, or whether it is lost; "
-        "or use another device",
+        f"or use {'another device' if first(snapshot) else 'the CPU'}",
         suggestion=first(snapshot) or "cpu",
     )
 
@@ -67,8 +70,7 @@ def _old_driver(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
     if case.device is not None or not wants_cuda(case) or snapshot.device_count or snapshot.refusal or snapshot.forked:
         return
-    major = (snapshot.cuda_build or "").partition(".")[0]
-    if snapshot.driver_cuda is not None and major.isdecimal() and snapshot.driver_cuda // 1000 < int(major):
+    if snapshot.driver_cuda is not None and too_old(snapshot.driver_cuda, snapshot.cuda_build):
         serves = f"{snapshot.driver_cuda // 1000}.{snapshot.driver_cuda % 1000 // 10}"
         yield Finding(
             code="driver-unusable",
@@ -163,6 +165,20 @@ def _stale_local_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding
         )
 
 
+def _no_local_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    error = case.snapshot.launch_error
+    if error is not None and case.request.kind in {"auto", "cuda", "accelerator"}:
+        reason, _colon, remedy = error.problem.split("\n")[0].partition(": ")
+        yield Finding(code="no-local-rank", reason=reason, remedy=remedy)
+
+
+def _launcher_doubt(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    launch = case.snapshot.launch
+    if launch is not None and launch.caution and case.request.kind in {"auto", "cuda", "accelerator"}:
+        reason, _fix, remedy = launch.caution.partition("\n  fix: ")
+        yield Finding(code="launcher-doubt", reason=reason, remedy=remedy)
+
+
 def _not_visible(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot, found = case.snapshot, case.snapshot.found
     if case.request.kind != "uuid" or case.device is not None:
@@ -208,22 +224,26 @@ def _negative(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _nothing_visible(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    able = case.snapshot.cuda_build or case.snapshot.hip_build
     if case.device is None and wants_cuda(case) and not case.snapshot.device_count and not _causes(found):
         yield Finding(
             code="no-cuda-device",
-            reason="no CUDA device is visible",
-            remedy="run nvidia-smi: if it lists devices, run python -m safedev for what hides them; else use the CPU",
+            reason="torch finds no CUDA device in this machine or container, and no mask hides one"
+            if able
+            else "this build of torch has no CUDA",
+            remedy="run nvidia-smi: if it lists devices, run python -m safedev for what hides them; else use the CPU"
+            if able
+            else "if this machine has a GPU, install a build with CUDA: https://pytorch.org/get-started/locally/",
             suggestion="cpu",
         )
 
 
 def _out_of_range(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
-    snapshot, asked = case.snapshot, case.request.ordinal
+    snapshot = case.snapshot
     if case.request.kind == "ordinal" and case.device is None and snapshot.device_count and not _causes(found):
         yield Finding(
             code="out-of-range",
-            reason=f"{quoted_number(asked or 0)} is at least {snapshot.device_count}, the number of visible devices"
-            + _elsewhere(snapshot),
+            reason=f"ordinals count from 0, so the last one here is {snapshot.device_count - 1}{_elsewhere(snapshot)}",
             remedy=use_one_of(snapshot),
             suggestion=first(snapshot),
         )
@@ -241,7 +261,7 @@ def _elsewhere(snapshot: Snapshot) -> str:
 
 def _causes(found: Sequence[Finding]) -> set[str]:
     """Codes found so far that explain why a device cannot be had."""
-    return codes(found) - OBSERVATIONS - {"mask-misspelled", "order-ambiguous", "stale-local-rank"}
+    return codes(found) - OBSERVATIONS - ASIDES
 
 
 RULES: tuple[Rule, ...] = (
@@ -259,13 +279,15 @@ RULES: tuple[Rule, ...] = (
     _negative,
     _mask_rules.physical_index,
     _global_rank,
+    _stale_local_rank,
     _oversubscribed,
     _one_device_per_rank,
+    _no_local_rank,
     _not_visible,
     _no_such_accelerator,
     _out_of_range,
     _nothing_visible,
-    _stale_local_rank,
+    _launcher_doubt,
     _mask_rules.misspelled,
     _mask_rules.order_ambiguous,
 )

@@ -9,7 +9,7 @@ from safedev import launchers, policies
 from safedev._request import request_for
 from safedev._resolve import resolve
 from safedev._snapshot import Variables
-from safedev.errors import FallbackWarning, InvalidDeviceError, LocalRankWarning
+from safedev.errors import DeviceSpecError, FallbackWarning, InvalidDeviceError, LocalRankWarning, MaskWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,9 +55,11 @@ def select_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0")
     Warns:
         FallbackWarning: The policy chose another device; the text is the whole diagnosis.
         LocalRankWarning: The device was chosen by a local rank that is in doubt.
+        MaskWarning: The mask was changed after the driver had started, so that ordinals mean other devices than it
+            says. Seen here where it changes their number; ``diagnose`` compares the devices themselves.
 
     Example:
-        >>> select_device("cpu")
+        >>> select_device("cpu", fallback="raise")
         device(type='cpu')
 
     Source:
@@ -91,9 +93,10 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
     Warns:
         FallbackWarning: As for :func:`select_device`.
         LocalRankWarning: As for :func:`select_device`.
+        MaskWarning: As for :func:`select_device`.
 
     Example:
-        >>> set_device("cpu")
+        >>> set_device("cpu", fallback="raise")
         device(type='cpu')
     """
     from safedev import _torch
@@ -107,9 +110,9 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
         asked_already = str(device) != resolve(request, snapshot)[0]
         chosen = request_for(str(device)) if asked_already else request
         diagnosis = _judge(chosen, _torch.refused(snapshot, error, device), environ)
-        target = None if asked_already else _ask(diagnosis, fallback)
+        target = None if asked_already else _ask(diagnosis, fallback, environ)
         if target is None:
-            raise InvalidDeviceError(diagnosis) from error
+            raise InvalidDeviceError(diagnosis, policies.declined(diagnosis, fallback)) from error
         device = _torch.to_device(target)
         try:
             _torch.make_current(device)
@@ -204,13 +207,13 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
     if device is not None and not remark:
         if snapshot.launch is not None and snapshot.launch.caution:
             warnings.warn(snapshot.launch.caution, LocalRankWarning, stacklevel=3)
+        if snapshot.driver_count not in {None, len(snapshot.mask.entries)} and snapshot.mask.raw is not None:
+            diagnosis = _judge(request, snapshot, environ)
+            if any(finding.code == "mask-too-late" for finding in diagnosis.findings):
+                warnings.warn(diagnosis.render(), MaskWarning, stacklevel=3)
         return _torch.to_device(device), request, environ, snapshot
-    if remark == "no-local-rank" and snapshot.launch_error is not None:
-        if device is None:
-            raise snapshot.launch_error
-        words = f"{device} was chosen without a local rank, as the only visible device: {snapshot.launch_error}"
-        warnings.warn(words, LocalRankWarning, stacklevel=3)
-        return _torch.to_device(device), request, environ, snapshot
+    if remark == "no-local-rank" and device is None and snapshot.launch_error is not None:
+        raise snapshot.launch_error
     if remark == "own" and snapshot.sharing is not None:
         _log(f"{device}: the first device of this process's own, whatever its local rank: {snapshot.sharing.reason}")
         return _torch.to_device(str(device)), request, environ, snapshot
@@ -218,9 +221,9 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
     if diagnosis.device is not None:  # in doubt
         warnings.warn(diagnosis.render(), LocalRankWarning, stacklevel=3)
         return _torch.to_device(diagnosis.device), request, environ, snapshot
-    target = _ask(diagnosis, fallback)
+    target = _ask(diagnosis, fallback, environ)
     if target is None:
-        raise InvalidDeviceError(diagnosis)
+        raise InvalidDeviceError(diagnosis, policies.declined(diagnosis, fallback))
     warnings.warn(_fallback_words(diagnosis, target), FallbackWarning, stacklevel=3)
     return _torch.to_device(target), request, environ, snapshot
 
@@ -232,12 +235,18 @@ def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bo
     return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=deep))
 
 
-def _ask(diagnosis: Diagnosis, fallback: Fallback) -> str | None:
+def _ask(diagnosis: Diagnosis, fallback: Fallback, environ: Variables) -> str | None:
     """What the policy chooses, as text; None where it declines, or chooses what cannot be had."""
+    from safedev import _torch
+
     answer = policies.named(fallback)(diagnosis)
     if answer is None:
         return None
-    device = resolve(request_for(answer), diagnosis.snapshot)[0]
+    try:
+        wanted = request_for(answer)
+    except (TypeError, DeviceSpecError) as error:
+        raise TypeError(f"the policy answered what is no device: {error}") from InvalidDeviceError(diagnosis)
+    device = resolve(wanted, _torch.complete(wanted, diagnosis.snapshot, environ))[0]
     return None if device == diagnosis.snapshot.refused else device
 
 

@@ -72,7 +72,7 @@ def sharing_of(
         return _behind_one_entry(launch, environ, mask_entries[0])
     if launch.launcher == UNKNOWN and launch.local_world_size is None:
         return Sharing(kind="unknown", reason=f"{launch.source} does not tell how its processes were started")
-    return Sharing(kind="shared", reason=f"the workers of {launch.launcher} see the devices that it saw itself")
+    return Sharing(kind="shared", reason=f"the workers of {launch.launcher} all see the same devices")
 
 
 _UNTOLD = Sharing(kind="unknown", reason="no launcher tells whether other processes see the same devices")

@@ -165,3 +165,24 @@ def expected_devices(snapshot: Snapshot) -> list[PhysicalDevice | None]:
                 break
             told.append(fitting[0])
     return told
+
+
+def overtaken(snapshot: Snapshot) -> bool:
+    """Whether the mask, as it is now, is not the one that the driver started under; False where that cannot be told.
+
+    A device that NVML counts and cannot ask about is taken for lost: no driver shows it, whatever the mask.
+    """
+    count, entries = snapshot.driver_count, snapshot.mask.entries
+    if count is None or snapshot.physical_count is None or any(str(entry).startswith("MIG-") for entry in entries):
+        return False
+    if not any(device.uuid for device in snapshot.physical or ()):
+        if snapshot.mask.raw is None:
+            return count > snapshot.physical_count  # fewer may as well be lost
+        numbers = [entry for entry in entries if isinstance(entry, int)]
+        here = next((n for n, entry in enumerate(numbers) if entry >= (snapshot.physical_count or 0)), len(numbers))
+        return len(numbers) == len(entries) and here != count
+    told = [device.uuid if device is not None else None for device in expected_devices(snapshot)]
+    told = [uuid for uuid in told if uuid != ""]
+    if len(told) != count:
+        return True
+    return any(one not in {None, other} for one, other in zip(told, snapshot.uuids or told, strict=True))

@@ -43,3 +43,8 @@ def _escaped(character: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Say ``1 device``, ``2 devices``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def quoted_number(number: int) -> str:
+    """Show *number*; one too long to be printed is named by its size."""
+    return str(number) if number.bit_length() < 128 else f"<integer of {number.bit_length()} bits>"

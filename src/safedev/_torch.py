@@ -12,6 +12,7 @@ import torch
 from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._misspelled import misspelled
+from safedev._resolve import too_old
 from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from safedev._sharing import sharing_of
 from safedev._snapshot import Snapshot, expected_devices
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 # Read to explain; nothing is decided by them.
 SHOWN = (CUDA_VISIBLE_DEVICES, "CUDA_DEVICE_ORDER", HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, "NVIDIA_VISIBLE_DEVICES")
 
-# `warnings.catch_warnings` in two threads at once can leave the filters changed for good.
-_counting = threading.Lock()
+# `warnings.catch_warnings` in two threads at once can leave the filters changed for good. One lock for each process: a
+# child must not inherit one that another thread of its parent held when it was forked.
+_counting: dict[int, threading.RLock] = {}
 
 
 def take_snapshot(request: Request, environ: Variables) -> Snapshot:
@@ -71,8 +73,16 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
         sharing=launched[2],
         physical_count=_nvml.count() if auto and not count and not mask.hides_all else None,
     )
+    return complete(request, snapshot, environ) if request.kind == "uuid" else snapshot
+
+
+def complete(request: Request, snapshot: Snapshot, environ: Mapping[str, str]) -> Snapshot:
+    """Add to *snapshot*, which may have been read for another request, what *request* depends on besides."""
     if request.kind == "uuid":
         return replace(snapshot, found=_locate(request.uuid, snapshot, environ))
+    if request.kind in {"accelerator", "auto"} and not snapshot.accelerator:
+        kind, there = _accelerator()
+        return replace(snapshot, accelerator=kind, accelerator_count=there)
     return snapshot
 
 
@@ -87,10 +97,13 @@ def look_closer(
         environ: The variables, as far as they have been read.
         names: Names of all variables that are set, for misspelled ones.
         deep: Whether the devices of the machine, and those on its bus, are asked for one by one, which takes
-            milliseconds, even where that can hardly explain anything: the count is not 0, and no UUID plays a part.
+            milliseconds, even where that can hardly explain anything: the count is not 0, the driver has not started,
+            and no UUID plays a part.
     """
     uuids = any(isinstance(entry, str) for entry in snapshot.mask.entries)
-    physical = _nvml.inventory() if deep or uuids or request.kind == "uuid" or not snapshot.device_count else None
+    # Once the driver has started, the mask may have been changed under it: whatever is said of an entry hangs on that.
+    look = deep or uuids or request.kind == "uuid" or not snapshot.device_count or snapshot.driver_count is not None
+    physical = _nvml.inventory() if look else None
     number = snapshot.physical_count  # what has been decided on stays as it was read
     if number is None and physical is not None:
         number = len(physical)
@@ -120,8 +133,8 @@ def look_closer(
 def _as_masked(snapshot: Snapshot) -> bool:
     """Whether the count shows nothing that a look at the machine could explain: it is that of the mask, or unmasked."""
     if snapshot.mask.raw is None:
-        return snapshot.driver_count is None
-    return snapshot.device_count == len(snapshot.mask.entries)
+        return snapshot.driver_count is None and snapshot.device_count > 0
+    return snapshot.driver_count is None and snapshot.device_count == len(snapshot.mask.entries)
 
 
 REFUSALS = (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError)
@@ -196,17 +209,6 @@ def exercise(ordinal: int) -> Iterator[tuple[str, object]]:
     yield "intact", torch.equal(sent, there.cpu())
 
 
-def too_old(serves: int | None, build: str | None) -> bool:
-    """Whether a driver that *serves* a CUDA (12080 for 12.8) is too old for a torch built for CUDA *build*.
-
-    Source:
-        https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html: within one major version,
-        a driver serves every minor one.
-    """
-    major = (build or "").partition(".")[0]
-    return serves is not None and major.isdecimal() and serves // 1000 < int(major)
-
-
 def _mask(environ: Variables) -> Mask:
     """The mask that torch counts by: on ROCm HIP's, where it is set.
 
@@ -220,23 +222,19 @@ def _mask(environ: Variables) -> Mask:
 
 def _count() -> tuple[int, str]:
     """Devices by torch's own count, and what it raised or warned meanwhile."""
-    locked = _counting.acquire(timeout=1.0)  # never for ever: a fork may have copied it locked
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                count, raised = torch.cuda.device_count(), ""
-            except Exception as error:  # noqa: BLE001 - torch's parser raises ValueError, its C++ RuntimeError, others more
-                count, raised = 0, f"{type(error).__name__}: {error}"
-    finally:
-        if locked:
-            _counting.release()
+    lock = _counting.setdefault(os.getpid(), threading.RLock())
+    with lock, warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", module=r"torch(\.|$)")
+        try:
+            count, raised = torch.cuda.device_count(), ""
+        except Exception as error:  # noqa: BLE001 - torch's parser raises ValueError, its C++ RuntimeError, others more
+            count, raised = 0, f"{type(error).__name__}: {error}"
     evidence = [raised] if raised else []
     for warning in caught:
         if warning.filename.startswith(torch.__path__[0] + os.sep):
             evidence.append(str(warning.message))
-        else:  # of another thread
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        else:  # of another thread, and past its filters already
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
     return max(count, 0), "; ".join(evidence)[: 8 * LIMIT]
 
 
@@ -262,7 +260,7 @@ def _launched(mask: Mask, count: int, environ: Variables) -> Launched:
     try:
         launch = detect_launch(environ)
     except LocalRankError as problem:
-        error = problem
+        error = problem.with_traceback(None)  # its frames hold the whole environment
     return launch, error, sharing_of(launch, environ, None if mask.raw is None else mask.entries, count)
 
 

@@ -26,6 +26,40 @@ _SIGNS = (
     ("hardware", "lost"),
     ("is lost", "lost"),
 )
+# What a device's state means, and what to do about it.
+TROUBLES = {
+    "hung": (
+        "it did not answer within {:g} s",
+        "see whether nvidia-smi answers, and the kernel's log (dmesg | grep -i xid); take the device out of the mask",
+    ),
+    "busy": (
+        "another process holds it, or its compute mode lets no process in",
+        "nvidia-smi -q -d COMPUTE,PIDS tells which; end that process, or use another device",
+    ),
+    "out-of-memory": ("its memory is taken", "end the processes that hold it (nvidia-smi), or use another device"),
+    "no-kernel-image": (
+        "this build of torch has no kernels for it",
+        "install a build of torch that has: https://pytorch.org/get-started/locally/",
+    ),
+    "absent": (
+        "torch counts it, and the driver does not show it",
+        "run nvidia-smi: the device may be lost, not permitted to this container, or in MIG mode",
+    ),
+    "lost": (
+        "it seems to be lost",
+        "see the kernel's log (dmesg | grep -i xid); reset it (nvidia-smi --gpu-reset), or restart the machine",
+    ),
+    "corrupt": (
+        "other bytes came back from it than were sent",
+        "do not use it: its memory, or the bus, is at fault (nvidia-smi -q -d ECC)",
+    ),
+    "failed": ("it refuses", "run nvidia-smi; if that shows no fault, use the device alone in a small program"),
+    "slow": (
+        "it took more than half of the time limit",
+        "keep the driver loaded (nvidia-smi -pm 1), or see what else uses the device (nvidia-smi)",
+    ),
+}
+
 _LONGEST = 300  # characters that are kept of an error's first line
 
 

@@ -36,14 +36,16 @@ class InvalidDeviceError(SafedevError, RuntimeError):
 
     Attributes:
         diagnosis: The request, the reading it was judged by, and the findings.
+        declined: What became of the fallback, in a clause; empty where none was asked for.
     """
 
-    def __init__(self, diagnosis: Diagnosis) -> None:
-        super().__init__(diagnosis)
+    def __init__(self, diagnosis: Diagnosis, declined: str = "") -> None:
+        super().__init__(diagnosis, declined)
         self.diagnosis = diagnosis
+        self.declined = declined
 
     def __str__(self) -> str:
-        return self.diagnosis.render()
+        return self.diagnosis.render() + (f"\n  fallback: {self.declined}" if self.declined else "")
 
 
 class DeviceSpecError(SafedevError, ValueError):

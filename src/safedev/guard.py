@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterable
 from itertools import pairwise
 
 from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask
-from safedev._text import counted, marked, quoted
+from safedev._text import counted, marked, quoted, quoted_number
 from safedev.errors import MaskError, MaskTooLateError, MaskWarning
 
 TYPE_CHECKING = False
@@ -41,7 +42,8 @@ def guard_visible_devices(
     Args:
         devices: None: the mask in force is read, and kept. Otherwise the devices that this process is left with: an
             int, text (``"0,2"``), a sequence of ints, ``GPU-`` or ``MIG-`` UUIDs. Numbers count from 0 **in the view
-            that this process has now**: under a mask ``4,5``, 0 is the device 4. ``[]`` hides all devices.
+            that this process has now**: under a mask ``4,5``, 0 is what the mask calls 4. ``[]`` and empty text hide
+            all devices.
         order: Sets ``CUDA_DEVICE_ORDER``: by ``"PCI_BUS_ID"`` ordinals agree with ``nvidia-smi``.
         environ: An environment to read and write in place of ``os.environ``, such as that of a child process. The
             driver of this process is then not asked.
@@ -57,8 +59,8 @@ def guard_visible_devices(
         ValueError: *order* is no order.
 
     Warns:
-        MaskWarning: The mask in force has a defect, or no mask is set and a variable is, whose name is nearly that of
-            one.
+        MaskWarning: The mask has a defect, or came after the driver had started; or no mask is set and a variable is,
+            whose name is nearly that of one.
 
     Example:
         >>> guard_visible_devices([2, 3], environ={}).entries
@@ -72,13 +74,23 @@ def guard_visible_devices(
         raise ValueError(f"no order is called {quoted(str(order))}: give {' or '.join(map(repr, _ORDERS))}")
     world = os.environ if environ is None else environ
     mask = parse_mask(world.get(CUDA_VISIBLE_DEVICES))
+    overtaken = None
+    if environ is None and "ctypes" in sys.modules:  # without it nobody in this process has started the driver
+        from safedev import _late
+
+        overtaken = _late.out_of_force(mask, world)
     if devices is None:
-        _warn(mask, world)
+        _warn(mask, world, overtaken)
+    elif overtaken:
+        raise MaskTooLateError(mask, overtaken)
     change = _change(mask, world, devices, order)
     if not change:
         return mask
     if environ is None:
-        _refuse_too_late(mask, change)
+        from safedev import _late
+
+        if problem := _late.too_late(change):
+            raise MaskTooLateError(mask, problem)
     _write(world, change, mask, seen_by_libraries=environ is None)
     return parse_mask(world.get(CUDA_VISIBLE_DEVICES))
 
@@ -116,8 +128,6 @@ def _asked(mask: Mask, devices: Devices) -> list[int | str]:
     for one in asked:
         device = _device(one)
         if device is None or (isinstance(device, int) and not 0 <= device < _MOST):
-            from safedev._request import quoted_number
-
             shown = quoted_number(device) if isinstance(device, int) else quoted(str(one))
             raise MaskError(
                 mask,
@@ -211,15 +221,17 @@ def _not_held(mask: Mask, one: int | str, count: int) -> str:
     )
 
 
-def _warn(mask: Mask, world: Mapping[str, str]) -> None:
-    """Warn of a defect in the mask in force, or of a name that is nearly that of one."""
+def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
+    """Warn of a mask that came too late, of a defect in it, or of a name that is nearly that of one."""
+    if overtaken:
+        warnings.warn(overtaken, MaskWarning, stacklevel=3)
     for defect in mask.defects:
         shown, carets = marked(mask.raw or "", *defect.span)
         lead = f"  {mask.variable}="
         fix = f"unset {mask.variable}" if defect.instead is None else f"write {mask.variable}={defect.instead}"
         warnings.warn(
-            f"{mask.variable} has an entry that does not do what it says: {defect.reason}\n"
-            f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  fix: {fix} [{defect.code}]",
+            f"{mask.variable} has an entry that does not do what it says\n"
+            f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  why: {defect.reason} [{defect.code}]\n  fix: {fix}",
             MaskWarning,
             stacklevel=3,
         )
@@ -228,34 +240,11 @@ def _warn(mask: Mask, world: Mapping[str, str]) -> None:
 
         for name in misspelled(world)[:1]:
             warnings.warn(
-                f"no mask is set, and {quoted(name)} is, which nothing reads\n"
-                f"  fix: rename it to {CUDA_VISIBLE_DEVICES}, or unset it [mask-misspelled]",
+                f"no mask is set, and {quoted(name)} is\n  why: nothing reads that variable [mask-misspelled]\n"
+                f"  fix: rename it to {CUDA_VISIBLE_DEVICES}, or unset it",
                 MaskWarning,
                 stacklevel=3,
             )
-
-
-def _refuse_too_late(mask: Mask, change: Mapping[str, str]) -> None:
-    from safedev import _driver
-
-    count, forked = _driver.frozen_count(), _driver.in_bad_fork()
-    if count is None and not forked:
-        return
-    wanted = " and ".join(f"{name}={quoted(value)}" for name, value in change.items())
-    if forked:
-        raise MaskTooLateError(
-            mask,
-            f"{wanted} comes too late: this process was forked after its parent had started CUDA\n"
-            "  why: CUDA cannot be used at all in such a process, whatever the mask [mask-too-late]\n"
-            '  fix: start it with the "spawn" or "forkserver" method, or fork before CUDA starts',
-        )
-    raise MaskTooLateError(
-        mask,
-        f"{wanted} comes too late: CUDA has started in this process, and holds to {counted(count or 0, 'device')}\n"
-        "  why: the driver reads the mask once, when it starts; torch.cuda.is_available() is enough for that "
-        "[mask-too-late]\n"
-        "  fix: call guard_visible_devices() before anything asks CUDA, or set the mask in the shell",
-    )
 
 
 def _refuse_unseen(mask: Mask, change: Mapping[str, str]) -> None:

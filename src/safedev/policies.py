@@ -12,12 +12,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from safedev._diagnosis import Diagnosis
+    from safedev._diagnosis import Diagnosis, Finding
     from safedev._terms import Target
 
     FallbackPolicy: TypeAlias = Callable[[Diagnosis], Target | None]
+else:
 
-__all__ = ["cpu", "first_device", "first_of", "named", "refuse", "share"]
+    def __getattr__(name: str) -> object:
+        """Import on demand what only annotations need."""
+        from collections.abc import Callable
+
+        from safedev._diagnosis import Diagnosis, Finding
+        from safedev._terms import Target
+
+        policy = Callable[[Diagnosis], Target | None]
+        known = {"Diagnosis": Diagnosis, "FallbackPolicy": policy, "Finding": Finding, "Target": Target}
+        if name in known:
+            return known[name]
+        raise AttributeError(f"module 'safedev.policies' has no attribute {name!r}")
+
+
+__all__ = ["Diagnosis", "FallbackPolicy", "Finding", "Target", "cpu", "first_device", "first_of", "refuse", "share"]
 
 
 def first_device(diagnosis: Diagnosis, /) -> Target | None:
@@ -84,6 +99,17 @@ def named(fallback: FallbackPolicy | str) -> FallbackPolicy:
 
         raise ValueError(f"no policy is named {quoted(fallback)}: give {_NAMES}, or a callable")
     return policy
+
+
+def declined(diagnosis: Diagnosis, fallback: FallbackPolicy | str) -> str:
+    """Say what became of a fallback that chose no device, in a clause; nothing for one that never chooses."""
+    policy = named(fallback)
+    if policy is refuse:
+        return ""
+    name = repr(fallback) if isinstance(fallback, str) else getattr(policy, "__name__", type(policy).__name__)
+    if policy is first_device and _siblings_would_follow(diagnosis):
+        return f"{name} declined, since other workers of this launch would be on cuda:0 too"
+    return f"{name} declined, or chose what cannot be had"
 
 
 _NAMES = "'cuda:0', 'cpu' or 'raise'"

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safedev._request import ACCELERATORS, Request, quoted_number, request_for
+from safedev._request import ACCELERATORS, Request, request_for
+from safedev._text import quoted_number
 from safedev.errors import DeviceSpecError
 
 

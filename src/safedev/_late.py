@@ -1,0 +1,60 @@
+"""Whether a mask comes too late: what a driver that has started in this process holds to."""
+
+from __future__ import annotations
+
+from safedev import _driver, _nvml
+from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._snapshot import Snapshot, overtaken
+from safedev._text import counted, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from safedev._mask import Mask
+
+
+def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
+    """Say that *mask* is not the one that the driver started under; None where it is, or the driver has not started."""
+    count = _driver.frozen_count()
+    if count is None:
+        return None
+    physical = _nvml.inventory()
+    held = Snapshot(
+        mask=mask,
+        device_count=count,
+        driver_count=count,
+        physical=physical,
+        physical_count=_nvml.count() if physical is None else len(physical),
+        uuids=_driver.uuids(),
+        variables={"CUDA_DEVICE_ORDER": world.get("CUDA_DEVICE_ORDER", "")},
+    )
+    if not overtaken(held):
+        return None
+    now = "is unset" if mask.raw is None else f"is {quoted(mask.raw)}"
+    return (
+        f"{CUDA_VISIBLE_DEVICES} {now} now, and CUDA had started before it was changed: it holds to "
+        f"{counted(count, 'device')}\n"
+        "  why: the driver reads the mask once, when it starts [mask-too-late]\n"
+        "  fix: set the mask in the shell, or call guard_visible_devices() before anything asks CUDA"
+    )
+
+
+def too_late(change: Mapping[str, str]) -> str | None:
+    """Say that *change* would come too late; None where it would not."""
+    count, forked = _driver.frozen_count(), _driver.in_bad_fork()
+    wanted = " and ".join(f"{name}={quoted(value)}" for name, value in change.items())
+    if count is not None:
+        return (
+            f"{wanted} comes too late: CUDA has started in this process, and holds to {counted(count, 'device')}\n"
+            "  why: the driver reads the mask once, when it starts; torch.cuda.is_available() is enough for that "
+            "[mask-too-late]\n"
+            "  fix: call guard_visible_devices() before anything asks CUDA, or set the mask in the shell"
+        )
+    if forked:
+        return (
+            f"{wanted} comes too late: this process was forked after its parent had started CUDA\n"
+            "  why: CUDA cannot be used at all in such a process, whatever the mask [mask-too-late]\n"
+            '  fix: start it with the "spawn" or "forkserver" method, or fork before CUDA starts'
+        )
+    return None
