@@ -40,6 +40,7 @@ WARNINGS = frozenset({"launcher-doubt", "order-ambiguous", "stale-local-rank"})
 MADE_OF_TEXT = ("launcher-doubt", "mask-", "no-local-rank")
 """How the codes begin of what is true whatever torch would have told."""
 
+
 def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = False) -> Report:
     """Read and judge all that the report tells; the object that ``--json`` prints.
 
@@ -174,7 +175,7 @@ def _of_trials(
 ) -> Iterator[Levelled]:
     """What the trials showed; one finding for all the devices that failed alike."""
     if any(trial["state"] == "no-driver" for trial in trials):
-        refusal = replace(snapshot, refusal=trials[0]["said"], refused="cuda:0", device_count=0)
+        refusal = replace(snapshot, refusal=trials[0]["said"], refused=("cuda:0",), device_count=0)
         yield from (("fault", f) for f in judge(request_for("cuda:0"), refusal).findings if f.code == "driver-unusable")
     if trials and trials[-1]["state"] in USABLE:
         reason = f"torch counts {counted(len(devices), 'device')} before the driver starts, and the driver shows more"

@@ -8,7 +8,7 @@ from safedev._text import counted, marked, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     Report = dict[str, Any]
@@ -76,12 +76,17 @@ def _devices_in_a_clause(report: Report) -> str:
         return why + (f", and the machine has {counted(machine, 'device')}" if machine else "")
     if not devices:
         return _none_in_a_clause(report)
-    number = counted(len(devices), "device")
     hiding = [finding["code"] for finding in _faults(report) if finding["code"].startswith("mask-")]
     if hiding and (machine or 0) > len(devices):
         number = f"{len(devices)} of {counted(machine, 'device')} visible: {_cause(hiding[0])}"
+        return number if {device["state"] for device in devices} == {"sound"} else f"{number}; {_usable(devices)}"
+    return f"{counted(len(devices), 'device')}, {_usable(devices)}"
+
+
+def _usable(devices: Sequence[Report]) -> str:
+    """How many of the visible devices can be used, and which cannot."""
     if all(device["state"] == "untried" for device in devices):
-        return f"{number}, not tried"
+        return "not tried"
     bad = [device for device in devices if device["state"] not in USABLE]
     remarkable = bad or [device for device in devices if device["state"] == "slow"]
     named = [f"cuda:{device['ordinal']} {device['state']}" for device in remarkable[:4]] + ["..."] * (
@@ -91,7 +96,7 @@ def _devices_in_a_clause(report: Report) -> str:
         named = [bad[0]["state"]]
     some = "none" if len(bad) == len(devices) else f"{len(bad)} not" if bad else "all"
     usable = "usable" if len(devices) == 1 and not bad else "not usable" if len(devices) == 1 else f"{some} usable"
-    return f"{number}, {usable}" + (f" ({', '.join(named)})" if named else "")
+    return usable + (f" ({', '.join(named)})" if named else "")
 
 
 def _none_in_a_clause(report: Report) -> str:
@@ -192,7 +197,8 @@ def _mask(report: Report, room: int | None) -> list[str]:
     lead = f"{mask['variable']}="
     if not spans:
         return _wrap(lead + quoted(mask["raw"]), room)
-    shown, carets = marked(mask["raw"], *spans[0], 72 if room is None else max(8, min(72, room - 26)))
+    start, end = spans[0]
+    shown, carets = marked(mask["raw"], start, end, 72 if room is None else max(8, min(72, room - 26)))
     if room is None or len(lead) + len(shown) <= room:
         return [lead + shown, " " * len(lead) + carets]
     return [lead, shown[:room], carets[:room]]

@@ -221,11 +221,11 @@ def test_the_states_are_those_of_the_reference() -> None:
     """
     Every state that a trial can end in stands in the table.
     """
-    from safedev import _collect, _trial
+    from safedev import _trial
 
     listed = re.findall(r"^\| `([\w-]+)` \|", REFERENCE.read_text().partition("| state |")[2], re.MULTILINE)
 
-    assert {"sound", "untried", "no-driver", *_collect._TROUBLES, *(state for _, state in _trial._SIGNS)} == set(listed)
+    assert {"sound", "untried", "no-driver", *_trial.TROUBLES, *(state for _, state in _trial._SIGNS)} == set(listed)
 
 
 def test_the_command_as_json(rig: Any) -> None:

@@ -94,6 +94,7 @@ def finding(**changes: Any) -> dict[str, Any]:
         "reason": "cuda:1: it did not answer within 20 s",
         "remedy": "see whether nvidia-smi answers",
         "suggestion": "cuda:0",
+        "span": None,
     }
     return {**known, **changes}
 
@@ -145,14 +146,49 @@ NO_DEVICE = {"devices": [], "device_count": 0, "past_end": None}
             id="no-device",
         ),
         pytest.param(
-            "no CUDA device of the 8 that the machine has; this process gets no device (mask-repeated)",
-            report(device=None, physical_count=8, findings=[finding(level="fault", code="mask-repeated")], **NO_DEVICE),
+            "all 8 devices are hidden by CUDA_VISIBLE_DEVICES='0,0'; this process gets no device",
+            report(
+                device=None, physical_count=8, mask=mask("0,0"), findings=[finding(code="mask-repeated")], **NO_DEVICE
+            ),
             id="all-hidden-by-mistake",
         ),
         pytest.param(
-            "1 device, usable; this process would use cuda:0; fault: mask-unreadable",
+            "the only device is hidden by CUDA_VISIBLE_DEVICES=''; this process would use the CPU",
+            report(
+                device="cpu",
+                physical_count=1,
+                mask=mask(""),
+                findings=[finding(level="warning", code="mask-hides-all")],
+                **NO_DEVICE,
+            ),
+            id="all-hidden-on-purpose",
+        ),
+        pytest.param(
+            "no CUDA device of the 2 that the machine has; this process gets no device: "
+            "the driver cannot be used (driver-unusable)",
+            report(device=None, physical_count=2, findings=[finding(code="driver-unusable")], **NO_DEVICE),
+            id="no-driver",
+        ),
+        pytest.param(
+            "1 of 4 devices visible: the mask is misread (mask-unreadable); this process would use cuda:0",
+            report("sound", physical_count=4, findings=[finding(code="mask-unreadable")]),
+            id="fewer-than-meant",
+        ),
+        pytest.param(
+            "2 of 4 devices visible: the mask is misread (mask-unreadable); 1 not usable (cuda:1 hung); "
+            "this process would use cuda:0",
+            report("sound", "hung", physical_count=4, findings=[finding(code="mask-unreadable")]),
+            id="fewer-than-meant-and-not-all-usable",
+        ),
+        pytest.param(
+            "1 device, usable; this process would use cuda:0; fault: the mask is misread (mask-unreadable)",
             report("sound", findings=[finding(code="mask-unreadable"), finding(), finding(level="warning", code="x")]),
             id="a-fault-besides",
+        ),
+        pytest.param(
+            "1 device, usable; this process would use cuda:0; fault: count-disagrees",
+            report("sound", findings=[finding(code="count-disagrees")]),
+            id="a-fault-without-words",
         ),
         pytest.param(
             "2 xpu devices; this process would use xpu:0",
@@ -175,7 +211,7 @@ NO_DEVICE = {"devices": [], "device_count": 0, "past_end": None}
             id="under-a-launcher",
         ),
         pytest.param(
-            "local rank 2: 1 device, usable; this process gets no device (oversubscribed)",
+            "local rank 2: 1 device, usable; this process gets no device: more workers than devices (oversubscribed)",
             report("sound", launch=launch(rank=None), device=None, findings=[finding(code="oversubscribed")]),
             id="under-a-launcher-that-tells-no-rank",
         ),
@@ -232,6 +268,7 @@ def test_a_report_with_faults_reads_like_this() -> None:
         mask=mask("0,1,x"),
         findings=[
             finding(),
+            finding(level="observation", code="x", reason="x is no number", remedy="", span=(4, 5)),
             finding(level="warning", code="device-slow", reason="cuda:0: it took more than half", remedy=""),
         ],
         unseen=["whether it rains"],
@@ -256,6 +293,8 @@ cuda:1   1         hung   NVIDIA H100 80GB HBM3  78.0/80.0
 
 fault: cuda:1: it did not answer within 20 s [device-unusable]
   fix: see whether nvidia-smi answers
+
+observation: x is no number [x]
 
 warning: cuda:0: it took more than half [device-slow]"""
 
@@ -314,7 +353,7 @@ def test_the_report_keeps_to_the_width_of_the_terminal(width: int) -> None:
         devices=[device(0, "out-of-memory", **long)],
         device_count=1,
         mask=mask("0," + "1x3" * 40 + "," + "z" * 40),
-        findings=[finding(reason="because " * 40, remedy="do " * 90)],
+        findings=[finding(reason="because " * 40, remedy="do " * 90, span=(2, 122))],
     )
 
     assert [] == [line for line in render(made, width=width).splitlines() if len(line) > width]
@@ -377,7 +416,13 @@ EVIL = "\033[31mred\a\r\x9b2J\u202e"
     [
         pytest.param(report(devices=[device(0, name=EVIL, uuid=EVIL, bus=EVIL)], device_count=1), id="the-device"),
         pytest.param(report("sound", mask=mask(EVIL)), id="the-mask"),
-        pytest.param(report("sound", mask=mask("0,0" + EVIL)), id="a-mask-with-a-fault"),
+        pytest.param(
+            report("sound", mask=mask("0,0" + EVIL), findings=[finding(span=(2, 9))]), id="a-mask-with-a-fault"
+        ),
+        pytest.param(
+            report(mask=mask(EVIL), physical_count=2, findings=[finding(code="mask-unreadable")], **NO_DEVICE),
+            id="a-mask-that-hides-all",
+        ),
         pytest.param(report("sound", variables={"NVIDIA_VISIBLE_DEVICES": EVIL}), id="another-mask"),
         pytest.param(report("sound", launch=launch(), variables={"LOCAL_RANK": EVIL}), id="the-local-rank"),
         pytest.param(

@@ -6,8 +6,10 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +83,7 @@ def test_the_exit_status_tells_whether_it_is_sound(
         pytest.param(["--timeout", "soon"], id="no-number"),
         pytest.param(["--timeout", "0"], id="no-time"),
         pytest.param(["--timeout", "nan"], id="not-a-number"),
+        pytest.param(["--timeout", "86401"], id="more-than-a-day"),
         pytest.param(["audit"], id="no-command"),
     ],
 )
@@ -97,6 +100,16 @@ def test_wrong_usage_has_a_status_of_its_own(
 
     assert 2 == raised.value.code
     assert re.search(r"^safedev( explain)?: error: ", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_the_range_of_the_limit_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    0 is out of it, and the message says so.
+    """
+    with pytest.raises(SystemExit):
+        main(["--timeout", "0"])
+
+    assert "'0' is no number of seconds above 0 and at most 86400" in capsys.readouterr().err
 
 
 def test_explain_says_what_diagnose_says(fake_cuda: InstallFakeCuda, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,10 +140,12 @@ def test_explain_without_a_local_rank(fake_cuda: InstallFakeCuda, capsys: pytest
     A local rank that cannot be told is an answer, and no traceback.
     """
     fake_cuda(2, environ={"LOCAL_RANK": "first"})
-    status = main(["explain", "auto"])
+    status = main(["explain", "auto", "--json"])
+    told = json.loads(capsys.readouterr().out)
 
-    assert 1 == status
-    assert "LOCAL_RANK='first'" in capsys.readouterr().out
+    assert (1, None, [("fault", "no-local-rank")]) == (status, told["device"], codes(told))
+    assert "LOCAL_RANK='first'" in told["text"]
+    assert told["findings"][0]["remedy"]
 
 
 @pytest.mark.parametrize(
@@ -260,6 +275,75 @@ def test_a_build_without_cuda_on_a_machine_with_gpus(monkeypatch: pytest.MonkeyP
     assert report["verdict"].startswith("no CUDA device of the 4 that the machine has; ")
 
 
+@pytest.mark.parametrize(
+    ("counted", "driver", "expected"),
+    [
+        pytest.param(0, "580.65.06", 0, id="none"),
+        pytest.param(None, "580.65.06", 1, id="by-their-vitals"),
+        pytest.param(None, "", None, id="unknown"),
+    ],
+)
+def test_a_machine_without_devices_is_told_from_an_unknown_one(
+    fake_cuda: InstallFakeCuda,
+    monkeypatch: pytest.MonkeyPatch,
+    counted: int | None,
+    driver: str,
+    expected: int | None,
+) -> None:
+    """
+    0 where NVML says so; null where nobody does.
+    """
+    fake_cuda(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(_nvml, "inventory", lambda: None)
+        patched.setattr(_nvml, "count", lambda: counted)
+        patched.setattr(_nvml, "vitals", lambda: (driver, None, {0: (1, 2, "9.0")} if driver else {}))
+        report = collect()
+
+    assert expected == report["physical_count"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "carets"),
+    [
+        pytest.param({MASK: "0,[1"}, "^^", id="unreadable"),
+        pytest.param({MASK: "0,77"}, "^^", id="not-here"),
+    ],
+)
+def test_the_entry_at_fault_is_marked(
+    fake_cuda: InstallFakeCuda, capsys: pytest.CaptureFixture[str], environ: dict[str, str], carets: str
+) -> None:
+    """
+    Under the mask, whatever is the matter with the entry.
+    """
+    fake_cuda(2, environ=environ)
+    main(["--no-allocate"])
+    lines = capsys.readouterr().out.splitlines()
+    (number,) = [n for n, line in enumerate(lines) if line.startswith("mask ")]
+
+    assert " " * lines[number].index(environ[MASK][2:]) + carets == lines[number + 1]
+
+
+def test_what_torch_says_of_numpy_is_not_shown(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is the first line that a user would see, and no concern of the report.
+    """
+
+    def judged(spec: str) -> object:
+        warnings.warn("Failed to initialize NumPy: No module named 'numpy'", UserWarning, stacklevel=1)
+        warnings.warn("another matter", UserWarning, stacklevel=1)
+        return diagnose(spec)
+
+    fake_cuda(1)
+    diagnose = safedev.diagnose
+    monkeypatch.setattr(safedev, "diagnose", judged)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        main(["explain", "cuda"])
+
+    assert ["another matter"] == [str(warning.message) for warning in caught]
+
+
 def test_only_variables_that_are_read_are_told(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     No token, no path: the environment is never copied.
@@ -272,11 +356,21 @@ def test_only_variables_that_are_read_are_told(fake_cuda: InstallFakeCuda, monke
     assert "hunter2" not in json.dumps(report)
 
 
-def test_what_could_not_be_seen_is_told(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        pytest.param(None, "safedev[nvml] is not installed", id="not-installed"),
+        pytest.param(object(), "nvidia-ml-py gave no answer", id="no-answer"),
+    ],
+)
+def test_what_could_not_be_seen_is_told(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, spec: object, why: str
+) -> None:
     """
-    Without nvidia-ml-py the devices of the machine have no names, and the report says why.
+    Where nvidia-ml-py tells nothing the devices of the machine have no names, and the report says why, as far as known.
     """
     fake_cuda(1)
+    monkeypatch.setattr(_collect, "find_spec", lambda _: spec)
     with monkeypatch.context() as patched:  # undone before the fake is, which replaces these too
         patched.setattr(_nvml, "inventory", lambda: None)
         patched.setattr(_nvml, "vitals", lambda: ("580.65.06", 13000, {0: (2**29, 2**30, "9.0")}))
@@ -284,7 +378,7 @@ def test_what_could_not_be_seen_is_told(fake_cuda: InstallFakeCuda, monkeypatch:
 
     assert ("580.65.06", "13.0") == (report["versions"]["driver"], report["versions"]["driver_cuda"])
     assert [
-        "which devices of the machine these are: safedev[nvml] is not installed",
+        f"which devices of the machine these are: {why}",
         "whether the devices work: none was tried",
     ] == report["unseen"]
 
@@ -459,8 +553,30 @@ class TestTrials:
         report = collect(seconds=0.5)
 
         assert [("fault", "driver-unusable")] == codes(report)
+        assert "no answer came within 0.5 s" in report["findings"][0]["reason"]
         assert "the devices cannot be counted" == report["verdict"]
         assert torch.__version__ == report["versions"]["torch"]
+
+    @pytest.mark.parametrize(
+        ("death", "words"),
+        [
+            pytest.param(lambda: os.kill(os.getpid(), signal.SIGUSR1), "SIGUSR1", id="a-signal"),
+            pytest.param(lambda: os._exit(3), "exit status 3", id="a-status"),
+            pytest.param(lambda: os._exit(0), "exit status 0", id="without-a-word"),
+        ],
+    )
+    def test_a_process_that_dies_while_counting_is_told_from_one_that_hangs(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, death: Callable[[], object], words: str
+    ) -> None:
+        """
+        A crash inside NVML or the driver is named by its signal.
+        """
+        fake_cuda(2)
+        monkeypatch.setattr(_torch, "take_snapshot", lambda *_: death())
+        (finding,) = collect()["findings"]
+
+        assert ("fault", "driver-unusable") == (finding["level"], finding["code"])
+        assert f"the process that counted died ({words})" in finding["reason"]
 
     def test_an_error_while_counting_is_raised(
         self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
@@ -616,15 +732,20 @@ class TestWithoutTorch:
         It will stop the run that torch is installed for.
         """
         monkeypatch.setenv("LOCAL_RANK", "x")
+        report = collect()
 
-        assert ("fault", "no-local-rank") in codes(collect())
+        assert [("fault", "torch-missing"), ("fault", "no-local-rank")] == codes(report)
+        assert "LOCAL_RANK='x'" in report["launch_error"]
 
     def test_explain_says_so(self, capsys: pytest.CaptureFixture[str]) -> None:
         """
         One request cannot be judged without torch.
         """
-        assert 1 == main(["explain", "cuda:0"])
-        assert capsys.readouterr().out.startswith("torch cannot be imported: ")
+        status = main(["explain", "cuda:0", "--json"])
+        told = json.loads(capsys.readouterr().out)
+
+        assert (1, [("fault", "torch-missing")]) == (status, codes(told))
+        assert told["text"].startswith("torch cannot be imported: ")
 
 
 class TestTheTrialItself:
