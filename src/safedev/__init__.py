@@ -64,7 +64,9 @@ if not TYPE_CHECKING:  # a checker would take any misspelled name for something 
         if name in _MODULES:
             return import_module(f"safedev.{name}")
         if name in __all__:
-            return getattr(import_module(f"safedev.{_HOMES.get(name, 'errors')}"), name)
+            found = getattr(import_module(f"safedev.{_HOMES.get(name, 'errors')}"), name)
+            globals()[name] = found  # from now on it is found without this function
+            return found
         raise AttributeError(f"module 'safedev' has no attribute {name!r}")
 
 

@@ -80,7 +80,7 @@ def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
     from safedev._rules import RULES  # a rule makes findings, so it stands above this module
 
     device, ordinal, remark = resolve(request, snapshot)
-    if device == snapshot.refused:
+    if device in snapshot.refused:
         device = None
     bare = Diagnosis(request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=())
     findings: list[Finding] = []
@@ -107,6 +107,8 @@ def _headline(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - a table of cases
     count = snapshot.device_count
     if other:
         count = snapshot.accelerator_count if request.type == snapshot.accelerator else 0
+    elif not count and snapshot.accelerator_count and request.kind == "auto":
+        kind, count = snapshot.accelerator, snapshot.accelerator_count
     visible = describe_visible(count, kind)
     if diagnosis.remark in {"doubt", "no-local-rank"} and diagnosis.device is not None:
         return f"{diagnosis.device} was chosen as the only visible device, and others may use it too"
@@ -135,7 +137,14 @@ def _meant(diagnosis: Diagnosis) -> str:
         return diagnosis.request.spec
     if diagnosis.device is not None:
         return "the device of this process"
-    return diagnosis.request.spec if diagnosis.ordinal is None else f"cuda:{diagnosis.ordinal}"
+    if diagnosis.ordinal is None:
+        return diagnosis.request.spec
+    kind = (
+        "cuda"
+        if diagnosis.snapshot.device_count or diagnosis.request.kind == "cuda"
+        else diagnosis.snapshot.accelerator
+    )
+    return f"{kind or 'cuda'}:{diagnosis.ordinal}"
 
 
 def _asker(diagnosis: Diagnosis) -> str:

@@ -71,7 +71,7 @@ def uuids_from_child(seconds: float = 20.0) -> tuple[str, ...] | None:
         done = subprocess.run(  # noqa: S603 - our own interpreter, our own text
             [sys.executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=seconds, check=False
         )
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, TypeError, ValueError, subprocess.SubprocessError):  # TypeError: sys.executable is None
         return None
     told = done.stdout.split()
     sound = done.returncode == 0 and all(len(digits) == 32 for digits in told)

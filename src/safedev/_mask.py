@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from safedev._text import quoted_number
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +121,7 @@ def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, 
         if kind and token != text:
             yield "mask-unreadable", start, end, "a blank behind a UUID counts as part of it: it fits no device"
         elif not kind and not plain and (words := _doubtful(token)):
-            yield "mask-unreadable", start, end, f"{words}; it is read as {entry} alone"
+            yield "mask-unreadable", start, end, f"{words}; it is read as {quoted_number(int(entry))} alone"
         seen.add(entry)
         entries.append(entry)
 
@@ -130,7 +132,10 @@ def _number(token: str) -> int | None:
     # torch takes a superscript for one digit more, and `int()` then fails.
     if found is None or len(found[1]) > _MOST_DIGITS or token[found.end() : found.end() + 1].isdigit():
         return None
-    return int(found[0])
+    try:
+        return int(found[0])
+    except ValueError:  # a lower limit is set in this process
+        return None
 
 
 def _ending(
@@ -190,7 +195,7 @@ def _doubtful(token: str) -> str | None:
     for doubt, words in _DOUBTS:
         if re.match(doubt, token):
             return words
-    return None if re.match(r"[+-]?\d+[A-Za-z0-9]*$", token) else "something follows the number"
+    return None if re.match(r"[+-]?\d[\dA-Za-z]*$", token) else "something follows the number"
 
 
 def _intended(raw: str) -> str | None:
@@ -213,7 +218,7 @@ def _intended(raw: str) -> str | None:
 
 def _meant(piece: str) -> list[int | str]:
     """What a piece of an unreadable mask stands for; nothing if that cannot be guessed."""
-    if found := re.match(r"(?i)(gpu|mig)-([0-9a-z][0-9a-z/-]*)$", piece):
+    if found := re.match(r"(?ai)(gpu|mig)-([0-9a-z][0-9a-z/-]*)$", piece):
         return [f"{found[1].upper()}-{found[2]}"]
     if re.match(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]+$", piece):
         return [f"GPU-{piece}"]

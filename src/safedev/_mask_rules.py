@@ -33,9 +33,9 @@ def first(snapshot: Snapshot) -> str | None:
     """
     if snapshot.launch is not None or snapshot.launch_error is not None:
         device = resolve(request_for("cuda"), snapshot)[0]
-        return None if device == snapshot.refused else device
-    visible = ("cuda:0", "cuda:1")[: snapshot.device_count]
-    return next((device for device in visible if device != snapshot.refused), None)
+        return None if device in snapshot.refused else device
+    visible = (f"cuda:{ordinal}" for ordinal in range(snapshot.device_count))
+    return next((device for device in visible if device not in snapshot.refused), None)
 
 
 def use_one_of(snapshot: Snapshot) -> str:
@@ -45,7 +45,8 @@ def use_one_of(snapshot: Snapshot) -> str:
         return f"use {device}, the device of local rank {rank}" if device else "give each worker a device of its own"
     if device is None:
         return "use the CPU, or make a device visible"
-    last -= snapshot.refused == f"cuda:{last}"
+    while f"cuda:{last}" in snapshot.refused:
+        last -= 1
     if device == f"cuda:{last}":
         return f"use {device}"
     return f"use {device} or cuda:1" if last == 1 else f"use one of {device} to cuda:{last}"

@@ -167,6 +167,9 @@ def _bounded(question: Callable[[], Answer | None]) -> Answer | None:
 
     answers: list[Answer | None] = []
     asking = threading.Thread(target=lambda: answers.append(question()), daemon=True, name="safedev-nvml")
-    asking.start()
+    try:
+        asking.start()
+    except RuntimeError:  # no thread can be had
+        return None
     asking.join(SECONDS)
     return answers[0] if answers else None

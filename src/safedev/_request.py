@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from safedev._terms import Ordinal
-from safedev._text import quoted, quoted_number
+from safedev._text import LIMIT, quoted, quoted_number
 from safedev.errors import DeviceSpecError
 
 TYPE_CHECKING = False
@@ -67,11 +68,8 @@ def request_for(preferred: object) -> Request:
         return _from_device(kind, index)
     truth = isinstance(preferred, bool) or str(getattr(preferred, "dtype", "")).endswith("bool")
     if hasattr(preferred, "__index__") and not truth:
-        try:
+        with suppress(Exception):  # such as a tensor of floats; whatever it raises, it is no ordinal
             ordinal = operator.index(preferred)  # pyright: ignore[reportArgumentType]  # it has __index__
-        except TypeError:  # such as a tensor of floats
-            pass
-        else:
             return Request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=Ordinal(ordinal))
     shown = repr(preferred) if isinstance(preferred, (bool, float)) else f"a value of type {type(preferred).__name__}"
     raise TypeError(f"{shown} is no device: give {FORMS}")
@@ -105,7 +103,7 @@ def _from_device(kind: str, index: int | None) -> Request:
 
 def _hint(text: str) -> str:
     """Name the form that was probably meant, where that is plain."""
-    token = text.strip().lower()
+    token = text.strip().lower() if len(text) < LIMIT else ""
     if re.fullmatch(r"(?:cuda|gpu)\s*:?\s*-\s*[0-9]+|-[0-9]+", token):
         return " (ordinals count from 0, and none means the last device)"
     if found := re.fullmatch(rf"(?:cuda|gpu)\s*:?\s*0*({_NUMBER})", token):

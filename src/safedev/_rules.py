@@ -28,7 +28,7 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if not snapshot.refusal:
         return
     said = quoted(snapshot.refusal, 300)
-    if not snapshot.refused.startswith("cuda"):
+    if not snapshot.refused[-1].startswith("cuda"):
         yield Finding(
             code="device-unusable",
             reason=f"the device is there and refuses: {said}",
@@ -179,16 +179,18 @@ def _launcher_doubt(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         yield Finding(code="launcher-doubt", reason=reason, remedy=remedy)
 
 
-def _not_visible(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+def _not_visible(case: Diagnosis, findings: Sequence[Finding]) -> Iterator[Finding]:
     snapshot, found = case.snapshot, case.snapshot.found
-    if case.request.kind != "uuid" or case.device is not None:
+    if case.request.kind != "uuid" or case.device is not None or codes(findings) & _mask_rules.REFUSALS:
         return
     if found is None:
         reason, remedy = "nobody could tell the UUIDs of the visible devices", "use an ordinal"
     elif len(found) > 1:
         fits = ", ".join(f"cuda:{n}" for n in found[:8])
         reason, remedy = f"it fits {len(found)} devices: {fits}", "give more of the UUID"
-    elif any(device.uuid.lower().startswith(case.request.uuid.lower()) for device in snapshot.physical or ()):
+    elif snapshot.mask.raw is not None and any(
+        device.uuid.lower().startswith(case.request.uuid.lower()) for device in snapshot.physical or ()
+    ):
         reason, remedy = "the machine has that device, and the mask hides it", f"add it to {CUDA_VISIBLE_DEVICES}"
     else:
         reason, remedy = "no visible device has it", "nvidia-smi -L lists the UUIDs of the machine"

@@ -110,14 +110,14 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
         asked_already = str(device) != resolve(request, snapshot)[0]
         chosen = request_for(str(device)) if asked_already else request
         diagnosis = _judge(chosen, _torch.refused(snapshot, error, device), environ)
-        target = None if asked_already else _ask(diagnosis, fallback, environ)
+        target, declined = (None, "") if asked_already else _ask(diagnosis, fallback, environ)
         if target is None:
-            raise InvalidDeviceError(diagnosis, policies.declined(diagnosis, fallback)) from error
+            raise InvalidDeviceError(diagnosis, declined) from error
         device = _torch.to_device(target)
         try:
             _torch.make_current(device)
         except _torch.REFUSALS as second:
-            again = _torch.refused(snapshot, second, device)
+            again = _torch.refused(diagnosis.snapshot, second, device)
             raise InvalidDeviceError(_judge(request_for(target), again, environ)) from second
         warnings.warn(_fallback_words(diagnosis, target), FallbackWarning, stacklevel=2)
     return device
@@ -221,9 +221,9 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
     if diagnosis.device is not None:  # in doubt
         warnings.warn(diagnosis.render(), LocalRankWarning, stacklevel=3)
         return _torch.to_device(diagnosis.device), request, environ, snapshot
-    target = _ask(diagnosis, fallback, environ)
+    target, declined = _ask(diagnosis, fallback, environ)
     if target is None:
-        raise InvalidDeviceError(diagnosis, policies.declined(diagnosis, fallback))
+        raise InvalidDeviceError(diagnosis, declined)
     warnings.warn(_fallback_words(diagnosis, target), FallbackWarning, stacklevel=3)
     return _torch.to_device(target), request, environ, snapshot
 
@@ -235,19 +235,21 @@ def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bo
     return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=deep))
 
 
-def _ask(diagnosis: Diagnosis, fallback: Fallback, environ: Variables) -> str | None:
-    """What the policy chooses, as text; None where it declines, or chooses what cannot be had."""
+def _ask(diagnosis: Diagnosis, fallback: Fallback, environ: Variables) -> tuple[str | None, str]:
+    """What the policy chooses, as text; or None, and why in a clause: it declined, or chose what cannot be had."""
     from safedev import _torch
 
     answer = policies.named(fallback)(diagnosis)
     if answer is None:
-        return None
+        return None, policies.declined(diagnosis, fallback)
     try:
         wanted = request_for(answer)
     except (TypeError, DeviceSpecError) as error:
-        raise TypeError(f"the policy answered what is no device: {error}") from InvalidDeviceError(diagnosis)
+        return None, f"{policies.name_of(fallback)} answered with no device: {str(error).partition(': give')[0]}"
     device = resolve(wanted, _torch.complete(wanted, diagnosis.snapshot, environ))[0]
-    return None if device == diagnosis.snapshot.refused else device
+    if device is None or device in diagnosis.snapshot.refused:
+        return None, f"{policies.name_of(fallback)} chose {wanted.spec}, which cannot be had either"
+    return device, ""
 
 
 def _fallback_words(diagnosis: Diagnosis, target: str) -> str:

@@ -94,8 +94,8 @@ class Snapshot:
         uuids: UUIDs of the visible devices by ordinal, from a driver that has started; None: unknown.
         exported: The mask as libraries of this process see it, where that is another than in ``os.environ``.
         misspelled: Names of variables that are nearly that of a mask, while none is set.
-        refusal: What the driver said when the device was made current; empty: nothing.
-        refused: The device that it said it of, as ``cuda:0``.
+        refusal: What the driver said when a device was made current; empty: nothing.
+        refused: The devices that were refused, as ``cuda:0``; the last one is what *refusal* is about.
         variables: The variables that were looked at and are set.
     """
 
@@ -120,7 +120,7 @@ class Snapshot:
     exported: Mask | None = None
     misspelled: tuple[str, ...] = ()
     refusal: str = ""
-    refused: str = ""
+    refused: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -175,6 +175,8 @@ def overtaken(snapshot: Snapshot) -> bool:
     count, entries = snapshot.driver_count, snapshot.mask.entries
     if count is None or snapshot.physical_count is None or any(str(entry).startswith("MIG-") for entry in entries):
         return False
+    if any(device.mig for device in snapshot.physical or ()):
+        return False  # what is visible of it is its instances, which are not listed here
     if not any(device.uuid for device in snapshot.physical or ()):
         if snapshot.mask.raw is None:
             return count > snapshot.physical_count  # fewer may as well be lost

@@ -137,7 +137,7 @@ def _as_masked(snapshot: Snapshot) -> bool:
     return snapshot.driver_count is None and snapshot.device_count == len(snapshot.mask.entries)
 
 
-REFUSALS = (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError)
+REFUSALS = (RuntimeError, AssertionError, ValueError, torch.cuda.DeferredCudaCallError)
 """What torch raises where a device cannot be made current."""
 
 
@@ -148,7 +148,7 @@ def refused(snapshot: Snapshot, error: Exception, device: torch.device) -> Snaps
     return replace(
         snapshot,
         refusal=words[: 4 * LIMIT],
-        refused=str(device),
+        refused=(*snapshot.refused, str(device)),
         driver_count=driver,
         device_count=snapshot.device_count if driver is None else driver,
     )
@@ -250,7 +250,7 @@ def _accelerator() -> tuple[str, int]:
         if current is None or current.type == "cuda":
             return "", 0
         return current.type, api.device_count()
-    except RuntimeError:  # 2.6 raises where there is none; a driver that fails counts as none
+    except (RuntimeError, OSError, AttributeError, AssertionError):  # 2.6 raises where there is none; a failure is none
         return "", 0
 
 

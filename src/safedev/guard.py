@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import pairwise
 
 from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask
@@ -25,6 +26,7 @@ __all__ = ["Mask", "guard_visible_devices"]
 
 CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
+_MOST_WARNED = 3  # defects of one mask; the first of them are enough to see what is wrong
 _MOST = 10**9  # what a number must be below, to be a device at all
 
 
@@ -72,6 +74,7 @@ def guard_visible_devices(
     """
     if order is not None and order not in _ORDERS:
         raise ValueError(f"no order is called {quoted(str(order))}: give {' or '.join(map(repr, _ORDERS))}")
+    environ = None if environ is os.environ else environ
     world = os.environ if environ is None else environ
     mask = parse_mask(world.get(CUDA_VISIBLE_DEVICES))
     overtaken = None
@@ -104,7 +107,7 @@ def _change(mask: Mask, world: Mapping[str, str], devices: Devices, order: str |
             raise MaskError(
                 mask,
                 f"CUDA_DEVICE_ORDER cannot become {order}: the numbers of the inherited mask count in another order\n"
-                f"  mask: {mask.variable}={quoted(mask.raw or '')}, written for {in_force}\n"
+                f"  mask: {mask.variable}={quoted(mask.raw or '')}, written for {quoted(in_force)}\n"
                 "  fix: set CUDA_DEVICE_ORDER where the mask is set, or write the mask with UUIDs",
             )
         wanted[CUDA_DEVICE_ORDER] = order
@@ -124,7 +127,7 @@ def _asked(mask: Mask, devices: Devices) -> list[int | str]:
         asked: list[object] = [part.strip() for part in devices.split(",")] if devices.strip() else []
     else:
         asked = list(devices) if isinstance(devices, Iterable) and not isinstance(devices, bytes) else [devices]
-    wanted: list[int | str] = []
+    wanted: dict[int | str, None] = {}
     for one in asked:
         device = _device(one)
         if device is None or (isinstance(device, int) and not 0 <= device < _MOST):
@@ -135,8 +138,8 @@ def _asked(mask: Mask, devices: Devices) -> list[int | str]:
             )
         if device in wanted:
             raise MaskError(mask, f"{quoted(str(device))} is asked for twice: a repeated entry would hide every device")
-        wanted.append(device)
-    return wanted
+        wanted[device] = None
+    return list(wanted)
 
 
 def _device(one: object) -> int | str | None:
@@ -163,9 +166,8 @@ def _narrowed(mask: Mask, wanted: list[int | str]) -> list[str]:
     number = _nvml.count() if physical is None else len(physical)
     known = None if physical is None else [device.uuid for device in physical]
     held: list[int | str] = [*(range(number) if mask.raw is None and number is not None else mask.entries)]
-    if number is not None:  # the list ends at the first device that is not here
-        ends = (n for n, entry in enumerate(held) if isinstance(entry, int) and entry >= number)
-        held = held[: next(ends, len(held))]
+    if number is not None:
+        held = _really_held(held, number, known)
     free = mask.raw is None and number is None
     written: list[str] = []
     for one in wanted:
@@ -181,6 +183,18 @@ def _narrowed(mask: Mask, wanted: list[int | str]) -> list[str]:
     if any(a == b or (a[:4] == "GPU-" and b.startswith(a)) for a, b in pairwise(ordered)):
         raise MaskError(mask, "two of the devices asked for are the same: a repeated entry would hide every device")
     return written
+
+
+def _really_held(held: list[int | str], number: int, known: list[str] | None) -> list[int | str]:
+    """What the driver makes of *held* on a machine of *number* devices: it ends at the first that is not here."""
+    meant: list[object] = []
+    for entry in held:
+        fits = [uuid for uuid in known or () if uuid.startswith(str(entry))]
+        here = entry < number if isinstance(entry, int) else known is None or entry[:4] == "MIG-" or len(fits) == 1
+        if not here:
+            break
+        meant.append(fits[0] if fits else entry)
+    return held[: len(meant)] if len(set(meant)) == len(meant) else []  # one device twice hides every device
 
 
 def _held_uuid(mask: Mask, uuid: str, held: list[int | str], known: list[str] | None) -> str:
@@ -210,8 +224,14 @@ def _not_held(mask: Mask, one: int | str, count: int) -> str:
     if mask.raw is None:
         there = counted(count, "device") + (f", 0 to {count - 1}" if count else "")
         return f"{shown} names no device: this machine has {there}"
-    there = f"ordinals 0 to {count - 1}" if count else "no device"
+    there = f"ordinals 0 to {count - 1}" if count > 1 else "ordinal 0 alone"
     hint = ""
+    if not count:
+        return (
+            f"{shown} is not among the devices this process has: the inherited mask hides every device\n"
+            f"  mask: {mask.variable}={quoted(mask.raw)}\n"
+            f"  fix: unset {mask.variable}, or write it anew, where it is set; here it is narrowed, never widened"
+        )
     if one in mask.entries:
         hint = f"\n  why: {shown} stands in the mask; in this process that device is ordinal {mask.entries.index(one)}"
     return (
@@ -225,7 +245,7 @@ def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
     """Warn of a mask that came too late, of a defect in it, or of a name that is nearly that of one."""
     if overtaken:
         warnings.warn(overtaken, MaskWarning, stacklevel=3)
-    for defect in mask.defects:
+    for defect in mask.defects[:_MOST_WARNED]:
         shown, carets = marked(mask.raw or "", *defect.span)
         lead = f"  {mask.variable}="
         fix = f"unset {mask.variable}" if defect.instead is None else f"write {mask.variable}={defect.instead}"
@@ -270,8 +290,9 @@ def _write(world: MutableMapping[str, str], change: Mapping[str, str], mask: Mas
             _refuse_unseen(mask, change)
     except BaseException:
         for name, old in before.items():
-            if old is None:
-                world.pop(name, None)
-            else:
-                world[name] = old
+            with suppress(Exception):  # a mapping that cannot be written at all is as it was
+                if old is None:
+                    world.pop(name, None)
+                else:
+                    world[name] = old
         raise

@@ -31,8 +31,8 @@ _COUNTS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
 )
-# Nobody starts torchrun or Ray under these, or another launcher here tells the same: they are not looked at around one.
-_NOT_AROUND = frozenset({"cray-pmi", "horovod", "jsrun", "mvapich"})
+# Another launcher that is looked at tells the same: these are not looked at around an inner one.
+_NOT_AROUND = frozenset({"cray-pmi", "jsrun"})
 _REGISTERING = Lock()
 
 

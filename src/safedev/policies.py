@@ -42,9 +42,11 @@ def first_device(diagnosis: Diagnosis, /) -> Target | None:
     one that refused.
     """
     snapshot = diagnosis.snapshot
+    if diagnosis.remark == "oversubscribed":
+        return None  # all workers fail alike, on whatever kind of device
     if not snapshot.device_count or any(finding.code == "driver-unusable" for finding in diagnosis.findings):
         return "cpu"
-    return None if snapshot.refused == "cuda:0" or _siblings_would_follow(diagnosis) else "cuda:0"
+    return None if "cuda:0" in snapshot.refused or _siblings_would_follow(diagnosis) else "cuda:0"
 
 
 def cpu(_: Diagnosis, /) -> Target | None:
@@ -60,10 +62,13 @@ def refuse(_: Diagnosis, /) -> Target | None:
 def share(diagnosis: Diagnosis, /) -> Target | None:
     """Ordinal *local rank modulo count*: several workers share each device, on purpose.
 
-    It declines without a launcher, and where no CUDA device is visible.
+    It declines without a launcher, and where no device is visible.
     """
-    launch, count = diagnosis.snapshot.launch, diagnosis.snapshot.device_count
-    return None if launch is None or not count else f"cuda:{launch.local_rank % count}"
+    snapshot = diagnosis.snapshot
+    kind, count = (
+        ("cuda", snapshot.device_count) if snapshot.device_count else (snapshot.accelerator, snapshot.accelerator_count)
+    )
+    return None if snapshot.launch is None or not count else f"{kind}:{snapshot.launch.local_rank % count}"
 
 
 def first_of(*policies: FallbackPolicy | str) -> FallbackPolicy:
@@ -102,14 +107,18 @@ def named(fallback: FallbackPolicy | str) -> FallbackPolicy:
 
 
 def declined(diagnosis: Diagnosis, fallback: FallbackPolicy | str) -> str:
-    """Say what became of a fallback that chose no device, in a clause; nothing for one that never chooses."""
+    """Say that a fallback declined, in a clause; nothing for one that always does."""
     policy = named(fallback)
     if policy is refuse:
         return ""
-    name = repr(fallback) if isinstance(fallback, str) else getattr(policy, "__name__", type(policy).__name__)
-    if policy is first_device and _siblings_would_follow(diagnosis):
-        return f"{name} declined, since other workers of this launch would be on cuda:0 too"
-    return f"{name} declined, or chose what cannot be had"
+    followed = policy is first_device and _siblings_would_follow(diagnosis)
+    why = ", since other workers of this launch would be on cuda:0 too" if followed else ""
+    return f"{name_of(fallback)} declined{why}"
+
+
+def name_of(fallback: FallbackPolicy | str) -> str:
+    """What to call a fallback in a message."""
+    return repr(fallback) if isinstance(fallback, str) else getattr(fallback, "__name__", type(fallback).__name__)
 
 
 _NAMES = "'cuda:0', 'cpu' or 'raise'"
@@ -118,7 +127,7 @@ _NAMES = "'cuda:0', 'cpu' or 'raise'"
 def _siblings_would_follow(diagnosis: Diagnosis) -> bool:
     """Whether other processes of this launch may choose the first device as well."""
     snapshot = diagnosis.snapshot
-    if snapshot.sharing is not None and snapshot.sharing.kind == "own":
+    if snapshot.sharing is not None and snapshot.sharing.kind == "own" and not snapshot.sharing.doubt:
         return False
     launch = snapshot.launch
     if launch is None:

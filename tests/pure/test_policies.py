@@ -46,17 +46,17 @@ def rank(local_rank: int, workers: int | None = None, world_size: int | None = N
         pytest.param(case(2, launch=rank(1, 2), sharing=OWN), "cuda:0", id="devices-of-its-own"),
         pytest.param(case(2, launch_error=NO_RANK), None, id="launched-with-an-unknown-rank"),
         pytest.param(case(2, launch_error=NO_RANK, sharing=OWN), "cuda:0", id="devices-of-its-own-and-unknown-rank"),
-        pytest.param(case(2, 0, driver_count=2, refusal="lost", refused="cuda:0"), None, id="the-first-device-refused"),
+        pytest.param(case(2, 0, driver_count=2, refusal="lost", refused=("cuda:0",)), None, id="the-first-device-refused"),
         pytest.param(
-            case(2, 1, driver_count=2, refusal="lost", refused="cuda:1"), "cuda:0", id="another-device-refused"
+            case(2, 1, driver_count=2, refusal="lost", refused=("cuda:1",)), "cuda:0", id="another-device-refused"
         ),
-        pytest.param(case(2, 0, refusal="too old", refused="cuda:0"), "cpu", id="the-driver-does-not-start"),
+        pytest.param(case(2, 0, refusal="too old", refused=("cuda:0",)), "cpu", id="the-driver-does-not-start"),
         pytest.param(
-            case(2, 1, refusal="too old", refused="cuda:1"), "cpu", id="the-driver-does-not-start-for-another"
+            case(2, 1, refusal="too old", refused=("cuda:1",)), "cpu", id="the-driver-does-not-start-for-another"
         ),
         pytest.param(case(0, forked=True), "cpu", id="forked"),
         pytest.param(
-            case(2, launch=rank(1, 2), refusal="too old", refused="cuda:1"), "cpu", id="no-driver-under-a-launcher"
+            case(2, launch=rank(1, 2), refusal="too old", refused=("cuda:1",)), "cpu", id="no-driver-under-a-launcher"
         ),
     ],
 )

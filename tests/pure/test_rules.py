@@ -241,7 +241,7 @@ SITUATIONS = [
     pytest.param(
         "driver-unusable",
         0,
-        seen(1, refusal="driver too old", refused="cuda:0"),
+        seen(1, refusal="driver too old", refused=("cuda:0",)),
         ["'driver too old'"],
         "cpu",
         id="driver-unusable-refused",
@@ -249,7 +249,7 @@ SITUATIONS = [
     pytest.param(
         "device-unusable",
         0,
-        seen(2, driver_count=2, refusal=LOST, refused="cuda:0"),
+        seen(2, driver_count=2, refusal=LOST, refused=("cuda:0",)),
         [repr(LOST)],
         "cuda:1",
         id="device-unusable",
@@ -257,7 +257,7 @@ SITUATIONS = [
     pytest.param(
         "device-unusable",
         1,
-        seen(2, driver_count=2, refusal=LOST, refused="cuda:1"),
+        seen(2, driver_count=2, refusal=LOST, refused=("cuda:1",)),
         [repr(LOST)],
         "cuda:0",
         id="device-unusable-the-second",
@@ -265,7 +265,7 @@ SITUATIONS = [
     pytest.param(
         "device-unusable",
         0,
-        seen(1, driver_count=1, refusal=LOST, refused="cuda:0"),
+        seen(1, driver_count=1, refusal=LOST, refused=("cuda:0",)),
         [repr(LOST)],
         "cpu",
         id="device-unusable-the-only-one",
@@ -273,7 +273,7 @@ SITUATIONS = [
     pytest.param(
         "device-unusable",
         2,
-        seen(2, driver_count=2, refusal="invalid device ordinal", refused="cuda:2"),
+        seen(2, driver_count=2, refusal="invalid device ordinal", refused=("cuda:2",)),
         ["the driver shows 2 devices"],
         "cuda:0",
         id="device-unusable-the-driver-has-fewer",
@@ -281,7 +281,7 @@ SITUATIONS = [
     pytest.param(
         "device-unusable",
         "xpu:1",
-        seen(0, accelerator="xpu", accelerator_count=2, refusal="out of resources", refused="xpu:1"),
+        seen(0, accelerator="xpu", accelerator_count=2, refusal="out of resources", refused=("xpu:1",)),
         ["'out of resources'"],
         "cpu",
         id="device-unusable-other-accelerator-of-several",
@@ -289,7 +289,7 @@ SITUATIONS = [
     pytest.param(
         "device-unusable",
         "xpu",
-        seen(0, accelerator="xpu", accelerator_count=1, refusal="out of resources", refused="xpu:0"),
+        seen(0, accelerator="xpu", accelerator_count=1, refusal="out of resources", refused=("xpu:0",)),
         ["'out of resources'"],
         "cpu",
         id="device-unusable-other-accelerator",
@@ -479,7 +479,7 @@ SITUATIONS = [
     pytest.param(
         "driver-unusable",
         0,
-        seen(0, driver_cuda=11040, refusal="too old", refused="cuda:0"),
+        seen(0, driver_cuda=11040, refusal="too old", refused=("cuda:0",)),
         ["'too old'"],
         "cpu",
         id="driver-unusable-refused-and-old",
@@ -530,18 +530,18 @@ def test_every_code_has_a_situation() -> None:
 # The twin of each situation: nearly the same, and the code would be wrong.
 TWINS = [
     pytest.param(
-        "physical-index", 0, seen(1, "0", driver_count=1, refusal=LOST, refused="cuda:0"), id="physical-index:refused"
+        "physical-index", 0, seen(1, "0", driver_count=1, refusal=LOST, refused=("cuda:0",)), id="physical-index:refused"
     ),
     pytest.param(
         "one-device-per-rank",
         0,
-        seen(1, driver_count=1, launch=launched(0), sharing=OWN, refusal=LOST, refused="cuda:0"),
+        seen(1, driver_count=1, launch=launched(0), sharing=OWN, refusal=LOST, refused=("cuda:0",)),
         id="one-device-per-rank:refused",
     ),
     pytest.param(
         "global-rank",
         0,
-        seen(1, driver_count=1, launch=launched(2, rank=0), sharing=OWN, refusal=LOST, refused="cuda:0"),
+        seen(1, driver_count=1, launch=launched(2, rank=0), sharing=OWN, refusal=LOST, refused=("cuda:0",)),
         id="global-rank:refused",
     ),
     pytest.param(
@@ -611,13 +611,13 @@ TWINS = [
     pytest.param(
         "no-such-accelerator",
         "xpu:1",
-        seen(0, accelerator="xpu", accelerator_count=2, refusal="out of resources", refused="xpu:1"),
+        seen(0, accelerator="xpu", accelerator_count=2, refusal="out of resources", refused=("xpu:1",)),
         id="no-such-accelerator:it-refused",
     ),
     pytest.param(
         "driver-unusable",
         "xpu",
-        seen(0, accelerator="xpu", accelerator_count=1, refusal="out of resources", refused="xpu:0"),
+        seen(0, accelerator="xpu", accelerator_count=1, refusal="out of resources", refused=("xpu:0",)),
         id="driver-unusable:another-kind-refused",
     ),
     pytest.param(
@@ -661,11 +661,11 @@ TWINS = [
     pytest.param(
         "driver-unusable",
         0,
-        seen(2, driver_count=2, refusal=LOST, refused="cuda:0"),
+        seen(2, driver_count=2, refusal=LOST, refused=("cuda:0",)),
         id="driver-unusable:it-has-started",
     ),
     pytest.param(
-        "device-unusable", 0, seen(1, refusal="no", refused="cuda:0"), id="device-unusable:driver-did-not-start"
+        "device-unusable", 0, seen(1, refusal="no", refused=("cuda:0",)), id="device-unusable:driver-did-not-start"
     ),
     pytest.param("device-unusable", 0, seen(2, driver_count=2), id="device-unusable:nobody-refused"),
     pytest.param("mask-hides-all", 0, seen(0), id="mask-hides-all:unset"),
@@ -716,7 +716,7 @@ TWINS = [
     pytest.param(
         "mask-too-late",
         0,
-        seen(2, "0", driver_count=2, physical_count=2, refusal=LOST, refused="cuda:0"),
+        seen(2, "0", driver_count=2, physical_count=2, refusal=LOST, refused=("cuda:0",)),
         id="mask-too-late:it-has-only-just-started",
     ),
     pytest.param(
@@ -868,10 +868,10 @@ def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy:
         pytest.param(seen(1), "use cuda:0", id="one"),
         pytest.param(seen(2), "use cuda:0 or cuda:1", id="two"),
         pytest.param(seen(3), "use cuda:0 to cuda:2", id="three"),
-        pytest.param(seen(3, refused="cuda:0"), "use cuda:1 to cuda:2", id="the-first-refused"),
-        pytest.param(seen(3, refused="cuda:2"), "use cuda:0 or cuda:1", id="the-last-refused"),
-        pytest.param(seen(2, refused="cuda:1"), "use cuda:0", id="the-other-one-refused"),
-        pytest.param(seen(1, refused="cuda:0"), "use the CPU, or make a device visible", id="the-only-one-refused"),
+        pytest.param(seen(3, refused=("cuda:0",)), "use cuda:1 to cuda:2", id="the-first-refused"),
+        pytest.param(seen(3, refused=("cuda:2",)), "use cuda:0 or cuda:1", id="the-last-refused"),
+        pytest.param(seen(2, refused=("cuda:1",)), "use cuda:0", id="the-other-one-refused"),
+        pytest.param(seen(1, refused=("cuda:0",)), "use the CPU, or make a device visible", id="the-only-one-refused"),
     ],
 )
 def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
@@ -928,13 +928,13 @@ def test_the_most_specific_reason_comes_first() -> None:
         ),
         pytest.param(
             "cuda",
-            seen(1, refusal=LOST, refused="cuda:0"),
+            seen(1, refusal=LOST, refused=("cuda:0",)),
             "cuda:0 cannot be used: the driver refused it",
             id="refused",
         ),
         pytest.param(
             "cuda",
-            seen(1, launch=launched(1), sharing=replace(OWN, doubt=True), refusal=LOST, refused="cuda:0"),
+            seen(1, launch=launched(1), sharing=replace(OWN, doubt=True), refusal=LOST, refused=("cuda:0",)),
             "cuda:0 cannot be used: the driver refused it",
             id="refused-in-doubt",
         ),
@@ -1041,7 +1041,7 @@ def test_what_the_driver_said_is_quoted() -> None:
     """
     A refusal stands in the text, in quotes.
     """
-    snapshot = seen(1, driver_count=1, refusal=LOST, refused="cuda:0")
+    snapshot = seen(1, driver_count=1, refusal=LOST, refused=("cuda:0",))
 
     assert f"refuses: {LOST!r} [device-unusable]\n" in judge(request_for(0), snapshot).render()
 
@@ -1175,7 +1175,7 @@ def cases(draw: st.DrawFn) -> tuple[Request, Snapshot]:
 
 
 def is_usable(device: str, snapshot: Snapshot) -> bool:
-    return device != snapshot.refused and device == resolve(request_for(device), snapshot)[0]
+    return device not in snapshot.refused and device == resolve(request_for(device), snapshot)[0]
 
 
 @settings(deadline=None)

@@ -365,7 +365,7 @@ def test_a_policy_is_not_asked_again_when_its_own_choice_refuses(fake_cuda: Inst
 
     assert [1] == asked
     assert ["device-unusable"] == codes(caught.value.diagnosis)
-    assert "cuda:1" == caught.value.diagnosis.snapshot.refused
+    assert ("cuda:1",) == caught.value.diagnosis.snapshot.refused
 
 
 def test_what_torch_raises_for_the_cpu_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -415,7 +415,7 @@ def test_a_refusal_is_noted_with_its_first_line(monkeypatch: pytest.MonkeyPatch)
     error = RuntimeError("\nCUDA error: invalid device ordinal\nCUDA kernel errors might be ...\n")
     snapshot = _torch.refused(read(1), error, torch.device("cuda", 1))
 
-    assert ("CUDA error: invalid device ordinal", "cuda:1") == (snapshot.refusal, snapshot.refused)
+    assert ("CUDA error: invalid device ordinal", ("cuda:1",)) == (snapshot.refusal, snapshot.refused)
     assert (1, 1) == (snapshot.driver_count, snapshot.device_count)
 
 
