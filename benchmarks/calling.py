@@ -62,7 +62,7 @@ class Calls:
 
 
 def shown(name: str) -> str:
-    if name.startswith("floor: "):
+    if name.startswith("floor: ") or not name.endswith((")", "rank", "device", "refused", "back", "loaded")):
         return name
     call, comma, rest = name.partition("), ")
     return f"`{call})`, {rest}" if comma and rest[:1].islower() else f"`{name}`"

@@ -69,7 +69,7 @@ def _every_name() -> Subject:
 def _safedev_rank() -> Subject:
     import safedev
 
-    return safedev.resolve_local_rank
+    return lambda: safedev.resolve_local_rank()  # noqa: PLW0108 - as users write it
 
 
 @subject("torch.distributed.get_node_local_rank(0)")
@@ -175,7 +175,7 @@ def _select_ordinal() -> Subject:
 def _select_auto() -> Subject:
     import safedev
 
-    return safedev.select_device
+    return lambda: safedev.select_device()  # noqa: PLW0108 - found by its name at each call, as users do
 
 
 @subject("safedev.select_device(10**6), refused")
@@ -347,7 +347,7 @@ def _import_lightning() -> Subject:
 def warmed() -> None:
     """Import what safedev imports at the first call, for what a first call costs by itself."""
     with suppress(ImportError):
-        from safedev import _diagnosis, _rules, _torch, policies  # noqa: F401
+        from safedev import _diagnosis, _rules, _select, _torch  # noqa: F401
 
 
 @subject("safedev.select_device(1), its modules loaded")
