@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from safedev._diagnosis import Diagnosis
 
-ENVIRON = {"ACME_LOCAL_RANK": "1", "ACME_JOB": "7", "ACME_RANK": "5"}
+ENVIRON = {"ACME_LOCAL_RANK": "1", "ACME_JOB": "7", "ACME_RANK": "5", "ACME_SIZE": "2"}
+ACME_RANK = (("local_rank", "ACME_LOCAL_RANK"),)
 
 
 class Acme:
@@ -34,7 +35,7 @@ def sound(environ: Mapping[str, str], **changed: Any) -> Launch | None:
     text = environ.get("ACME_LOCAL_RANK", "")
     if text in {"", "-1"} or "ACME_JOB" not in environ:
         return None
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
         raise LocalRankError("acme", "ACME_LOCAL_RANK", text, "no number")
     told: dict[str, Any] = {
         "launcher": "acme",
@@ -63,6 +64,12 @@ def test_a_launcher_with_logic_passes() -> None:
 
 def read(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in ENVIRON if name in environ}
+
+
+def sizes(environ: Mapping[str, str]) -> dict[str, Any]:
+    size = environ["ACME_SIZE"]
+    told = int(size) if size.isdigit() and size.isascii() and len(size) < 9 else None
+    return {"local_world_size": told, "sources": (*ACME_RANK, ("local_world_size", "ACME_SIZE"))}
 
 
 def lenient(environ: Mapping[str, str]) -> Launch | None:
@@ -97,6 +104,26 @@ def lenient(environ: Mapping[str, str]) -> Launch | None:
         ),
         pytest.param(
             lambda e: sound({**read(e), "ACME_JOB": "1"}), "believes ACME_LOCAL_RANK alone", id="believes-a-left-over"
+        ),
+        pytest.param(
+            lambda e: sound(e, local_world_size=1, sources=(*ACME_RANK, ("rank", "ACME_RANK"))),
+            "it says local rank 1 of 1, and they count from 0",
+            id="a-local-rank-past-the-end",
+        ),
+        pytest.param(
+            lambda e: sound(e) and sound(e, rank=int(e["ACME_RANK"]), sources=(*ACME_RANK, ("rank", "ACME_RANK"))),
+            "under ACME_RANK='', detect.. raised ValueError",
+            id="garbled-beside-the-local-rank",
+        ),
+        pytest.param(
+            lambda e: sound(e) and sound(e, **sizes(e)),
+            "under ACME_LOCAL_RANK='999' it says local rank 999 of 2",
+            id="a-size-that-does-not-agree",
+        ),
+        pytest.param(
+            lambda e: sound(e) and int(e["ACME_LOCAL_RANK"]),
+            "in the environment given, detect.. returned no Launch",
+            id="no-launch",
         ),
         pytest.param(
             lambda e: int(e["ACME_LOCAL_RANK"]), "in an empty environment, detect.. raised KeyError", id="bare-error"

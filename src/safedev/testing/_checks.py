@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from safedev._text import quoted
 from safedev.testing._launched import launched_by
 
 TYPE_CHECKING = False
@@ -15,8 +16,14 @@ if TYPE_CHECKING:
     from safedev.policies import FallbackPolicy
 
 
+_GARBLED = ("x1", "-7", "1.0", "٣", "9" * 5000)
+"""What is no number of a launch; ``int()`` takes some of it, and raises for the rest."""
+
+
 def check_launcher(launcher: Launcher, *, environ: Mapping[str, str], local_rank: int) -> None:
-    """Check that a launcher reads its own environment, and believes no other.
+    """Check that a launcher reads its own environment, believes no other, and raises nothing but ``LocalRankError``.
+
+    Each variable that its launch names as a source is given values that are no numbers, or that do not agree.
 
     Args:
         launcher: What ``safedev.launchers.register_launcher`` is to be given.
@@ -51,6 +58,7 @@ def _missing(launcher: Launcher, environ: dict[str, str], local_rank: int) -> It
     else:
         yield from _told(launcher, launch, environ, local_rank)
         yield from _believed(launcher, environ, launch.source)
+        yield from _agreed(launcher, environ, launch)
 
 
 def _told(launcher: Launcher, launch: Launch, environ: dict[str, str], local_rank: int) -> Iterator[str]:
@@ -69,9 +77,9 @@ def _told(launcher: Launcher, launch: Launch, environ: dict[str, str], local_ran
 
 def _believed(launcher: Launcher, environ: dict[str, str], source: str) -> Iterator[str]:
     """Yield which environments it believes though they are no launch of its own."""
-    for value in ("x1", "-7", "1.0", "٣"):
-        if _ask(launcher, {**environ, source: value}, f"under {source}={value!r}") is not None:
-            yield f"it takes {source}={value!r} for a local rank: let it raise LocalRankError"
+    for value in _GARBLED:
+        if _ask(launcher, {**environ, source: value}, f"under {source}={quoted(value)}") is not None:
+            yield f"it takes {source}={quoted(value)} for a local rank: let it raise LocalRankError"
     for value in ("", "-1"):
         if _ask(launcher, {**environ, source: value}, f"under {source}={value!r}") is not None:
             yield f"it sees a launch under {source}={value!r}, which means unset: let it return None"
@@ -82,13 +90,27 @@ def _believed(launcher: Launcher, environ: dict[str, str], source: str) -> Itera
         yield f"it believes {source} alone, which may be left over: require another variable that it always sets"
 
 
+def _agreed(launcher: Launcher, environ: dict[str, str], launch: Launch) -> Iterator[str]:
+    """Yield where its numbers do not agree; its other variables are garbled as well, which it is to survive."""
+    for _, variable in launch.sources:
+        for value in (environ.get(variable, ""), "", "0", "999", *_GARBLED):
+            where = f"under {variable}={quoted(value)}"
+            told = _ask(launcher, {**environ, variable: value}, where)
+            if told is not None and told.local_world_size is not None and told.local_rank >= told.local_world_size:
+                yield (
+                    f"{where} it says local rank {told.local_rank} of {told.local_world_size}, and they count from 0: "
+                    "let it raise LocalRankError"
+                )
+
+
 def _ask(launcher: Launcher, environ: dict[str, str], where: str) -> Launch | None:
     """What it says; a ``LocalRankError`` is as good as nothing."""
     from safedev._snapshot import Variables
     from safedev.errors import LocalRankError
+    from safedev.launchers import Launch
 
     try:
-        return launcher.detect(Variables(environ))  # read by name alone, and not to be written to
+        launch = launcher.detect(Variables(environ))  # read by name alone, and not to be written to
     except LocalRankError:
         return None
     except Exception as error:
@@ -96,6 +118,9 @@ def _ask(launcher: Launcher, environ: dict[str, str], where: str) -> Launch | No
             f"launcher {launcher.name!r}: {where}, detect() raised {type(error).__name__}: {error}\n"
             "  fix: read the environment by name, and raise LocalRankError where a value cannot be read"
         ) from error
+    if launch is not None and not isinstance(launch, Launch):
+        raise AssertionError(f"launcher {launcher.name!r}: {where}, detect() returned no Launch, and not None")
+    return launch
 
 
 def check_policy(policy: FallbackPolicy) -> None:
