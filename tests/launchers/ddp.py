@@ -34,6 +34,7 @@ def main() -> None:
     (Path(sys.argv[1]) / f"{rank}.json").write_text(
         json.dumps({**said, "weight": model.module.weight.flatten().tolist()})
     )
+    dist.barrier()  # gloo may abort in a process that is left while the others still talk
     dist.destroy_process_group()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -815,8 +814,12 @@ def test_asking_for_the_text_of_an_error_starts_the_driver(rig: Rig) -> None:
     assert awake("cudaGetErrorString(0)")
 
 
-def test_the_tests_own_process_has_no_pretend_library() -> None:
+def test_the_tests_own_process_has_no_pretend_library(rig: Rig) -> None:
     """
-    The pretend runtime is in the processes of the rig alone.
+    The pretend libraries are in the processes of the rig alone, whatever the
+    tests of this process have imported.
     """
-    assert not hasattr(ctypes.CDLL(None), "cudaGetDeviceCount")
+    loaded = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+
+    assert str(rig._folder) not in loaded
+    assert str(rig._folder) in rig.call("open('/proc/self/maps').read()", gpus=1, torch=False).value

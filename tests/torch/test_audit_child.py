@@ -56,13 +56,16 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def has_children() -> bool:
-    """Whether this process has children, those that have ended and were not waited for included."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+def children() -> set[int]:
+    """Children of this process, those that have ended and were not waited for included."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for task in tasks for pid in task.read_text(encoding="ascii").split()}
+
+
+@pytest.fixture
+def of_others() -> set[int]:
+    """Children that this process has already: what other tests of the session have started may still run."""
+    return children()
 
 
 @pytest.mark.usefixtures("kind")
@@ -119,17 +122,17 @@ def test_what_a_library_prints_is_no_part_of_the_answer(capfd: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("kind")
-def test_no_child_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_child_is_left(monkeypatch: pytest.MonkeyPatch, of_others: set[int]) -> None:
     """
     A child that hangs is killed and waited for.
     """
     monkeypatch.setattr(_child, "STARTING", 0.0)
     in_children([(hangs, "import time; time.sleep(60)"), (says(b""), "")], 0.3)
 
-    assert not has_children()
+    assert set() == children() - of_others
 
 
-def test_no_child_is_left_if_one_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_child_is_left_if_one_cannot_be_started(monkeypatch: pytest.MonkeyPatch, of_others: set[int]) -> None:
     """
     The children that were started end with the error of the one that was not.
     """
@@ -145,7 +148,7 @@ def test_no_child_is_left_if_one_cannot_be_started(monkeypatch: pytest.MonkeyPat
     with pytest.raises(OSError, match="no more processes"):
         in_children([(hangs, ""), (hangs, "")], LONG)
 
-    assert not has_children()
+    assert set() == children() - of_others
 
 
 def test_a_child_that_the_kernel_holds_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +165,7 @@ def test_a_child_that_the_kernel_holds_is_not_waited_for(monkeypatch: pytest.Mon
     assert [(b"", None)] == told
 
 
-def test_a_signal_that_ends_the_program_is_raised() -> None:
+def test_a_signal_that_ends_the_program_is_raised(of_others: set[int]) -> None:
     """
     What `finally` and `with` have to put right in the caller is put right too.
     """
@@ -170,7 +173,7 @@ def test_a_signal_that_ends_the_program_is_raised() -> None:
         in_children([(lambda _: os.kill(os.getppid(), signal.SIGTERM), ""), (hangs, "")], LONG)
 
     assert 128 + signal.SIGTERM == raised.value.code
-    assert not has_children()
+    assert set() == children() - of_others
 
 
 def test_another_thread_leaves_the_signals_alone() -> None:
