@@ -167,6 +167,8 @@ def make_current(device: torch.device) -> None:
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if torch.__version__ < "2.8":  # which makes no context where that device is the current one
+            torch.cuda.mem_get_info(device)
     elif device.type != "cpu":
         api = getattr(torch, "accelerator", None)
         if api is not None:

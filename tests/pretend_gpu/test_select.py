@@ -181,10 +181,10 @@ def test_after_the_parent_started_cuda_a_forked_child_is_told_so(rig: Any) -> No
             "set_device(3)", {"PRETEND_GPU_LOST": "3"}, "cuda:0", ["device-unusable"], id="lost-by-the-driver"
         ),
         pytest.param(
-            "select_device(1)", {"PRETEND_CUDA_VERSION": "12.4"}, "cpu", ["driver-unusable"], id="too-old-by-nvml"
+            "select_device(1)", {"PRETEND_CUDA_VERSION": "11.4"}, "cpu", ["driver-unusable"], id="too-old-by-nvml"
         ),
         pytest.param(
-            "select_device()", {"PRETEND_CUDA_VERSION": "12.4"}, "cpu", ["driver-unusable"], id="too-old-auto"
+            "select_device()", {"PRETEND_CUDA_VERSION": "11.4"}, "cpu", ["driver-unusable"], id="too-old-auto"
         ),
     ],
 )
