@@ -168,8 +168,9 @@ def _stale_local_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding
 def _no_local_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     error = case.snapshot.launch_error
     if error is not None and case.request.kind in {"auto", "cuda", "accelerator"}:
-        reason, _colon, remedy = error.problem.split("\n")[0].partition(": ")
-        yield Finding(code="no-local-rank", reason=reason, remedy=remedy)
+        words = error.problem.split("\n")[0]
+        reason, colon, remedy = words.rpartition(": ")  # the last one: a value that is quoted may have one too
+        yield Finding(code="no-local-rank", reason=reason if colon else words, remedy=remedy if colon else "")
 
 
 def _launcher_doubt(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:

@@ -187,4 +187,5 @@ def overtaken(snapshot: Snapshot) -> bool:
     told = [uuid for uuid in told if uuid != ""]
     if len(told) != count:
         return True
-    return any(one not in {None, other} for one, other in zip(told, snapshot.uuids or told, strict=True))
+    known = snapshot.uuids if snapshot.uuids is not None and len(snapshot.uuids) == count else told
+    return any(one not in {None, other} for one, other in zip(told, known, strict=True))
