@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safedev import _driver, _nvml
+from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._snapshot import Snapshot, overtaken
 from safedev._text import counted, quoted
@@ -37,6 +37,19 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
         f"{counted(count, 'device')}\n"
         "  why: the driver reads the mask once, when it starts [mask-too-late]\n"
         "  fix: set the mask in the shell, or call guard_visible_devices() before anything asks CUDA"
+    )
+
+
+def not_in_force(mask: Mask) -> str | None:
+    """Say that *mask*, as ``os.environ`` has it, is not what libraries of this process see; None where it is."""
+    seen = _library.environment(CUDA_VISIBLE_DEVICES)
+    if seen == mask.raw:
+        return None
+    here, there = ("unset" if raw is None else quoted(raw) for raw in (mask.raw, seen))
+    return (
+        f"{CUDA_VISIBLE_DEVICES} is {here} in os.environ, and {there} in the environment that the driver reads\n"
+        "  why: os.environ has been replaced, or os.putenv passed it over [mask-not-in-force]\n"
+        "  fix: change os.environ in place, never assign to it, and leave os.putenv alone"
     )
 
 

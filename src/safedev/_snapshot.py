@@ -152,7 +152,9 @@ def expected_devices(snapshot: Snapshot) -> list[PhysicalDevice | None]:
     """Which device of the machine each ordinal would be, if the driver started now; None: one that cannot be told."""
     machine = snapshot.physical or ()
     numbers = list(range(len(machine))) if snapshot.mask.raw is None else snapshot.mask.entries
-    certain = snapshot.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({d.name for d in machine}) <= 1
+    certain = (
+        snapshot.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({d.name for d in machine if d.name}) <= 1
+    )
     told: list[PhysicalDevice | None] = []
     for entry in numbers:
         if isinstance(entry, int):
@@ -184,6 +186,8 @@ def overtaken(snapshot: Snapshot) -> bool:
         here = next((n for n, entry in enumerate(numbers) if entry >= (snapshot.physical_count or 0)), len(numbers))
         return len(numbers) == len(entries) and here != count
     told = [device.uuid if device is not None else None for device in expected_devices(snapshot)]
+    if None in told and not all(device.uuid for device in snapshot.physical or ()):
+        return False  # which of them is the lost one cannot be told
     told = [uuid for uuid in told if uuid != ""]
     if len(told) != count:
         return True

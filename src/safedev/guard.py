@@ -81,7 +81,7 @@ def guard_visible_devices(
     if environ is None and "ctypes" in sys.modules:  # without it nobody in this process has started the driver
         from safedev import _late
 
-        overtaken = _late.out_of_force(mask, world)
+        overtaken = _late.out_of_force(mask, world) or (_late.not_in_force(mask) if devices is None else None)
     if devices is None:
         _warn(mask, world, overtaken)
     elif overtaken:

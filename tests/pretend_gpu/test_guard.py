@@ -272,3 +272,59 @@ def test_a_replaced_environment_is_noticed(rig: Any) -> None:
     assert "[mask-not-in-force]" in told
     assert unchanged
     assert ["mask-not-in-force"] == codes
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(
+            "import torch; torch.cuda.init(); os.environ['CUDA_VISIBLE_DEVICES'] = '2'", "mask-too-late", id="too-late"
+        ),
+        pytest.param(
+            "os.environ = dict(os.environ, CUDA_VISIBLE_DEVICES='2')", "mask-not-in-force", id="replaced-environment"
+        ),
+        pytest.param("os.putenv('CUDA_VISIBLE_DEVICES', '2')", "mask-not-in-force", id="putenv"),
+    ],
+)
+def test_reading_a_mask_that_is_not_in_force_warns(rig: Any, change: str, code: str) -> None:
+    """
+    The guard that only reads says so where the mask it reads is not the one
+    that the driver holds to, or will.
+    """
+    result = rig.call("import safedev; safedev.guard_visible_devices(); None", gpus=4, before=f"import os; {change}")
+
+    assert ["MaskWarning"] == [warning.name for warning in result.warnings]
+    assert f"[{code}]" in result.warnings[0].message
+
+
+def test_choosing_under_a_mask_that_came_too_late_warns(rig: Any) -> None:
+    """
+    A notebook's classic: CUDA has started, and the mask of a later cell does
+    nothing. The device is valid, and not the one that was meant.
+    """
+    before = "import os, torch; torch.cuda.is_available(); os.environ['CUDA_VISIBLE_DEVICES'] = '2'"
+
+    result = rig.call("import safedev; safedev.select_device()", gpus=4, before=before)
+
+    assert "cuda:0" == result.value
+    assert ["MaskWarning"] == [warning.name for warning in result.warnings]
+    assert "[mask-too-late]" in result.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"PRETEND_GPU_LOST": "1"}, id="a-lost-device"),
+        pytest.param({"PRETEND_GPU_MIG": "0:1/0,2/0"}, id="mig"),
+    ],
+)
+def test_a_count_that_differs_for_another_reason_is_no_late_mask(rig: Any, settings: dict[str, str]) -> None:
+    """
+    Where a device is lost, or divided, the driver shows another number than
+    NVML, and nobody changed the mask.
+    """
+    code = "import safedev; [finding.code for finding in safedev.diagnose(0).findings]"
+
+    result = rig.call(code, gpus=2, settings=settings, before="import torch; torch.cuda.is_available()")
+
+    assert "mask-too-late" not in result.value
