@@ -30,6 +30,7 @@ _COUNTS = (
     ("PMI_SIZE", "PMI_RANK"),
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
+    ("SLURM_NTASKS", "SLURM_PROCID"),
 )
 # Another launcher that is looked at tells the same: these are not looked at around an inner one.
 _NOT_AROUND = frozenset({"cray-pmi", "jsrun"})
@@ -73,7 +74,7 @@ def register_launcher(launcher: Launcher) -> None:
 
     Raises:
         TypeError: *launcher* has no name or no ``detect`` method.
-        ValueError: There is a launcher of that name.
+        ValueError: There is another launcher of that name.
 
     Example:
         >>> from safedev.launchers import EnvLauncher, register_launcher
@@ -91,6 +92,8 @@ def register_launcher(launcher: Launcher) -> None:
     if not isinstance(name, str) or not name or not callable(getattr(launcher, "detect", None)):
         raise TypeError(f"a launcher has a name and a method detect(environ), and {launcher!r} has not")
     with _REGISTERING:
+        if launcher in LAUNCHERS:
+            return  # the cell of a notebook that is run again
         if any(name == known.name for known in LAUNCHERS):
             raise ValueError(f"there is a launcher named {name!r} already: give this one another name")
         sets_local_rank = [getattr(known, "local_rank", None) == LOCAL_RANK for known in LAUNCHERS]
@@ -205,4 +208,6 @@ def _refuse_several(environ: Mapping[str, str]) -> None:
 
 
 def _is_task(environ: Mapping[str, str], count: str) -> bool:
+    if count == "SLURM_NTASKS":  # a batch script has it, too, and is number 0
+        return environ.get("SLURM_PROCID") != "0"
     return count != "SLURM_STEP_NUM_TASKS" or slurm_step(environ) is not None

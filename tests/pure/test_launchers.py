@@ -636,7 +636,7 @@ def test_a_name_is_registered_once() -> None:
     before = launchers.LAUNCHERS
 
     with pytest.raises(ValueError, match="there is a launcher named 'site' already"):
-        register_launcher(SITE)
+        register_launcher(EnvLauncher(name="site", local_rank="ANOTHER_LOCAL_RANK"))
 
     assert before is launchers.LAUNCHERS
 
@@ -678,3 +678,34 @@ def test_the_environment_of_this_process_is_read_by_default(monkeypatch: pytest.
 
     assert launch is not None
     assert 3 == launch.local_rank
+
+
+def test_a_rank_of_slurms_alone_is_no_local_rank() -> None:
+    """
+    A container that was given a task's rank and count, and no local rank, is one of several.
+    """
+    with pytest.raises(LocalRankError, match="SLURM_NTASKS='4' counts several"):
+        detect_launch({"SLURM_PROCID": "3", "SLURM_NTASKS": "4"})
+
+
+def test_a_batch_script_is_no_task_of_several() -> None:
+    """
+    A batch script has the job's count, and number 0: nothing launched several of it.
+    """
+    assert detect_launch({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7"}) is None
+
+
+def test_the_same_launcher_may_be_registered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A notebook's cell that registers a launcher can be run twice; another launcher of that name is refused.
+    """
+    monkeypatch.setattr(launchers, "LAUNCHERS", launchers.LAUNCHERS)
+    row = {"name": "kubefarm", "local_rank": "KUBEFARM_LOCAL_RANK"}
+    launchers.register_launcher(launchers.EnvLauncher(**row))
+    known = launchers.LAUNCHERS
+
+    launchers.register_launcher(launchers.EnvLauncher(**row))
+
+    assert known == launchers.LAUNCHERS
+    with pytest.raises(ValueError, match="kubefarm"):
+        launchers.register_launcher(launchers.EnvLauncher(**row, rank="KUBEFARM_RANK"))
