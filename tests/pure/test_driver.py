@@ -139,6 +139,7 @@ def child_that_ends(monkeypatch: pytest.MonkeyPatch, ending: Any) -> None:
         pytest.param(subprocess.TimeoutExpired("python", 20), None, id="it-hung"),
         pytest.param(OSError("no such file"), None, id="no-interpreter"),
         pytest.param(ValueError("embedded null byte"), None, id="a-command-that-cannot-be-run"),
+        pytest.param(TypeError("expected str, bytes or os.PathLike object, not NoneType"), None, id="no-executable"),
     ],
 )
 def test_the_uuids_that_a_child_process_tells(monkeypatch: pytest.MonkeyPatch, ending: Any, uuids: object) -> None:

@@ -23,9 +23,16 @@ TABLE = [
     pytest.param(
         errors.InvalidDeviceError(DIAGNOSIS),
         RuntimeError,
-        {"diagnosis": DIAGNOSIS},
+        {"diagnosis": DIAGNOSIS, "declined": ""},
         DIAGNOSIS.render(),
         id="InvalidDeviceError",
+    ),
+    pytest.param(
+        errors.InvalidDeviceError(DIAGNOSIS, "'cuda:0' declined"),
+        RuntimeError,
+        {"diagnosis": DIAGNOSIS, "declined": "'cuda:0' declined"},
+        f"{DIAGNOSIS.render()}\n  fallback: 'cuda:0' declined",
+        id="InvalidDeviceError-declined",
     ),
     pytest.param(
         errors.DeviceSpecError("gpu0", "'gpu0' is no device"),
@@ -66,7 +73,7 @@ def test_the_table_holds_every_error_and_warning() -> None:
     """
     None of the exported names is left out.
     """
-    assert errors.__all__ == sorted(type(row.values[0]).__name__ for row in TABLE)
+    assert errors.__all__ == sorted({type(row.values[0]).__name__ for row in TABLE})
 
 
 @pytest.mark.parametrize(("raised", "base", "parts", "words"), TABLE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 import warnings
 from typing import Any
 
@@ -37,6 +38,12 @@ def machine_of(monkeypatch: pytest.MonkeyPatch, count: int | None, uuids: list[s
     monkeypatch.setattr(_nvml, "inventory", lambda: listed)
 
 
+def started(monkeypatch: pytest.MonkeyPatch, count: int, uuids: tuple[str, ...] | None = None) -> None:
+    """A driver that has started in this process, and holds to *count* devices."""
+    monkeypatch.setattr(_driver, "frozen_count", lambda: count)
+    monkeypatch.setattr(_driver, "uuids", lambda: uuids)
+
+
 @pytest.fixture(autouse=True)
 def unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine where nothing counts devices and the driver has not started; a test says what differs."""
@@ -45,6 +52,7 @@ def unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable)
     machine_of(monkeypatch, None)
     monkeypatch.setattr(_driver, "frozen_count", lambda: None)
+    monkeypatch.setattr(_driver, "uuids", lambda: None)
     monkeypatch.setattr(_driver, "in_bad_fork", lambda: False)
 
 
@@ -91,8 +99,11 @@ def test_a_defect_is_a_warning(raw: str, code: str, instead: str) -> None:
     with pytest.warns(MaskWarning) as caught:
         mask = guard_visible_devices(environ={MASK: raw})
 
-    assert [f"  fix: {instead} [{code}]"] == [str(warning.message).splitlines()[-1] for warning in caught]
-    assert code == mask.defects[-1].code
+    *_, why, fix = str(caught[0].message).splitlines()
+
+    assert 1 == len(caught)
+    assert f"  why: {mask.defects[-1].reason} [{code}]" == why
+    assert f"  fix: {instead}" == fix
 
 
 def test_the_entry_at_fault_is_marked() -> None:
@@ -101,7 +112,7 @@ def test_the_entry_at_fault_is_marked() -> None:
     """
     with pytest.warns(MaskWarning) as caught:
         guard_visible_devices(environ={MASK: "0,gpu1"})
-    _, shown, carets, _ = str(caught[0].message).splitlines()
+    _, shown, carets, _, _ = str(caught[0].message).splitlines()
 
     assert "gpu1" == "".join(a for a, b in zip(shown, carets, strict=False) if b == "^")
 
@@ -116,14 +127,40 @@ def test_each_defect_is_warned_of() -> None:
     assert 2 == len(caught)
 
 
+def test_the_first_line_of_a_warning_stands_alone() -> None:
+    """
+    It names the variable, and that an entry is at fault; which, why and what to do follow.
+    """
+    with pytest.warns(MaskWarning) as caught:
+        guard_visible_devices(environ={MASK: "0-3"})
+    first, *others = str(caught[0].message).splitlines()
+
+    assert "CUDA_VISIBLE_DEVICES has an entry that does not do what it says" == first
+    assert ["CUDA_VISIBLE_DEVICES", "^^^", "why", "fix"] == [
+        line.strip().split("=")[0].split(":")[0] for line in others
+    ]
+
+
+def test_the_first_defects_are_enough() -> None:
+    """
+    A mask that is wrong throughout leads to three warnings, and not to one for each entry.
+    """
+    with pytest.warns(MaskWarning) as caught:
+        mask = guard_visible_devices(environ={MASK: "0-1,2-3,4-5,6-7,8-9"})
+
+    assert 5 == len(mask.defects)
+    assert 3 == len(caught)
+
+
 def test_a_misspelled_name_is_a_warning() -> None:
     """
     Where no mask is set, a variable that was probably meant to be it is named.
     """
-    with pytest.warns(MaskWarning, match=r"'CUDA_VISIBLE_DEVICE' is, which nothing reads") as caught:
+    with pytest.warns(MaskWarning, match=r"^no mask is set, and 'CUDA_VISIBLE_DEVICE' is\n") as caught:
         guard_visible_devices(environ={"CUDA_VISIBLE_DEVICE": "0"})
 
-    assert "[mask-misspelled]" in str(caught[0].message)
+    assert "\n  why: nothing reads that variable [mask-misspelled]\n" in str(caught[0].message)
+    assert str(caught[0].message).endswith("\n  fix: rename it to CUDA_VISIBLE_DEVICES, or unset it")
 
 
 def test_a_misspelled_name_beside_a_mask_is_no_matter() -> None:
@@ -241,10 +278,10 @@ def test_the_environment_of_the_process_is_written(devices: Any) -> None:
         pytest.param("4,5", 2, "2 is not among", id="past-the-last"),
         pytest.param("4,5", 4, "that device is ordinal 0", id="physical-index"),
         pytest.param("4,5", [0, 5], "that device is ordinal 1", id="one-of-several"),
-        pytest.param("", 0, "holds no device", id="all-hidden"),
-        pytest.param("-1", 0, "holds no device", id="all-hidden-by-minus-one"),
-        pytest.param("0,0", 0, "holds no device", id="all-hidden-by-mistake"),
-        pytest.param("GPU-a", 1, "holds ordinals 0 to 0", id="past-the-last-uuid"),
+        pytest.param("", 0, "hides every device", id="all-hidden"),
+        pytest.param("-1", 0, "hides every device", id="all-hidden-by-minus-one"),
+        pytest.param("0,0", 0, "hides every device", id="all-hidden-by-mistake"),
+        pytest.param("GPU-a", 1, "holds ordinal 0 alone", id="past-the-last-uuid"),
         pytest.param("GPU-a", "GPU-b", "'GPU-b' is not among", id="another-uuid"),
         pytest.param("GPU-ab,GPU-ac", "GPU-a", "'GPU-a' is not among", id="an-ambiguous-uuid"),
         pytest.param("MIG-a", "MIG-b", "'MIG-b' is not among", id="another-instance"),
@@ -341,6 +378,13 @@ def test_what_is_neither_a_number_nor_text_is_a_type_error(devices: Any) -> None
     assert MASK not in os.environ
 
 
+def test_many_devices_are_written() -> None:
+    """
+    More than any machine has, in a time that grows with their number alone.
+    """
+    assert 20_000 == len(guard_visible_devices(range(20_000), environ={}).entries)
+
+
 @pytest.mark.parametrize("kind", ["GPU", "MIG"])
 def test_two_entries_of_one_device_are_refused(kind: str) -> None:
     """
@@ -381,8 +425,8 @@ def test_a_device_that_the_machine_has_is_written(
     [
         pytest.param(None, 2, "2 names no device: this machine has 2 devices, 0 to 1", id="past-the-last"),
         pytest.param(None, [0, 9], "9 names no device", id="one-of-several"),
-        pytest.param("1,7,0", 1, "holds ordinals 0 to 0", id="a-number-that-is-not-here-ends-the-list"),
-        pytest.param("7", 0, "holds no device", id="nothing-of-the-mask-is-here"),
+        pytest.param("1,7,0", 1, "holds ordinal 0 alone", id="a-number-that-is-not-here-ends-the-list"),
+        pytest.param("7", 0, "hides every device", id="nothing-of-the-mask-is-here"),
     ],
 )
 def test_a_device_that_the_machine_has_not_is_refused(
@@ -445,7 +489,7 @@ def test_a_uuid_that_the_machine_has_is_written(
         pytest.param(None, ["GPU-aa", "GPU-aa11"], "the same", id="one-device-by-two-prefixes"),
         pytest.param("GPU-aa", "GPU-bb", "'GPU-bb' is not among", id="hidden"),
         pytest.param("1,0", "GPU-aa11", "behind a mask of numbers", id="behind-numbers"),
-        pytest.param("2", 0, "holds no device", id="a-number-that-is-not-here"),
+        pytest.param("2", 0, "hides every device", id="a-number-that-is-not-here"),
     ],
 )
 def test_a_uuid_that_the_machine_has_not_is_refused(
@@ -461,6 +505,47 @@ def test_a_uuid_that_the_machine_has_not_is_refused(
         guard_visible_devices(devices, environ=environ)
 
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("inherited", "devices"),
+    [
+        pytest.param("GPU-cc33", 0, id="unknown-by-ordinal"),
+        pytest.param("GPU-cc33", "GPU-cc33", id="unknown-by-uuid"),
+        pytest.param("GPU-cc33,GPU-aa11", 1, id="a-known-one-behind-an-unknown"),
+        pytest.param("GPU-a,GPU-ab22", 1, id="a-known-one-behind-an-ambiguous"),
+        pytest.param("GPU-aa,GPU-aa11", 0, id="one-device-twice-by-ordinal"),
+        pytest.param("GPU-aa11,GPU-ab22,GPU-aa", "GPU-ab22", id="one-device-twice-by-uuid"),
+        pytest.param("GPU-ab22,GPU-aa,GPU-aa1", [0], id="one-device-twice-further-on"),
+    ],
+)
+def test_uuids_of_which_the_driver_makes_nothing_are_not_widened(
+    monkeypatch: pytest.MonkeyPatch, inherited: str, devices: Any
+) -> None:
+    """
+    A UUID that is not here ends the list, and one device named twice hides all: under such a mask nothing is held,
+    and the error says so.
+    """
+    machine_of(monkeypatch, None, ["GPU-aa11", "GPU-ab22"])
+    environ = {MASK: inherited}
+
+    with pytest.raises(MaskError, match="the inherited mask hides every device") as caught:
+        guard_visible_devices(devices, environ=environ)
+
+    assert {MASK: inherited} == environ
+    assert f"  fix: unset {MASK}, or write it anew" in str(caught.value)
+
+
+def test_before_a_uuid_that_is_not_here_the_mask_holds_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The entries before it are visible, and can be had.
+    """
+    machine_of(monkeypatch, None, ["GPU-aa11", "GPU-ab22"])
+    environ = {MASK: "GPU-ab,GPU-cc,GPU-aa"}
+
+    with pytest.raises(MaskError, match="holds ordinal 0 alone"):
+        guard_visible_devices(1, environ=environ)
+    assert ("GPU-ab",) == guard_visible_devices(0, environ=environ).entries
 
 
 def test_reading_and_hiding_ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -568,6 +653,20 @@ def test_an_unknown_order_is_a_value_error(order: Any) -> None:
     assert {} == environ
 
 
+def test_an_order_in_force_is_quoted_and_cut() -> None:
+    """
+    Whatever stands in CUDA_DEVICE_ORDER: the error is printable, and of a limited length.
+    """
+    environ = {MASK: "4,5", ORDER: "\x1b[31m" * 10_000}
+
+    with pytest.raises(MaskError, match="count in another order") as caught:
+        guard_visible_devices(0, order="PCI_BUS_ID", environ=environ)
+
+    assert str(caught.value).replace("\n", "").isprintable()
+    assert len(str(caught.value)) < 1000
+    assert "(50000 characters)" in str(caught.value)
+
+
 # ---- too late
 
 
@@ -586,7 +685,8 @@ def test_a_change_after_the_driver_has_started_is_too_late(
     """
     The error says how many devices the driver holds to, and nothing is changed.
     """
-    monkeypatch.setattr(_driver, "frozen_count", lambda: 2)
+    started(monkeypatch, 2)
+    machine_of(monkeypatch, 2)
     if inherited is not None:
         monkeypatch.setenv(MASK, inherited)
 
@@ -602,20 +702,16 @@ def test_a_driver_that_holds_to_nothing_is_too_late_as_well(monkeypatch: pytest.
     """
     0 devices are not the same as a driver that sleeps.
     """
-    monkeypatch.setattr(_driver, "frozen_count", lambda: 0)
+    started(monkeypatch, 0)
 
     with pytest.raises(MaskTooLateError, match="holds to 0 devices"):
         guard_visible_devices(0)
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(None, id="the-driver-seems-asleep"), pytest.param(1, id="the-driver-answers")]
-)
-def test_in_a_forked_process_it_is_too_late_for_anything(monkeypatch: pytest.MonkeyPatch, count: int | None) -> None:
+def test_in_a_forked_process_it_is_too_late_for_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     After a fork of a parent that had started CUDA, the error says that CUDA cannot be used at all, and what to do.
     """
-    monkeypatch.setattr(_driver, "frozen_count", lambda: count)
     monkeypatch.setattr(_driver, "in_bad_fork", lambda: True)
 
     with pytest.raises(MaskTooLateError, match="forked") as caught:
@@ -625,24 +721,142 @@ def test_in_a_forked_process_it_is_too_late_for_anything(monkeypatch: pytest.Mon
     assert MASK not in os.environ
 
 
+def test_the_drivers_own_answer_comes_before_what_torch_says_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A driver that counts devices has started in this very process, and is not forbidden in it.
+    """
+    started(monkeypatch, 1)
+    monkeypatch.setattr(_driver, "in_bad_fork", lambda: True)
+
+    with pytest.raises(MaskTooLateError, match="holds to 1 device\n"):
+        guard_visible_devices(0)
+
+    assert MASK not in os.environ
+
+
+# The driver reads the mask once, when `cuInit` runs:
+# https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+LATE = [
+    pytest.param("0", 2, 2, None, None, id="fewer-than-the-driver-shows"),
+    pytest.param("0,1", 1, 2, None, None, id="more-than-the-driver-shows"),
+    pytest.param("-1", 2, 2, None, None, id="hidden-since"),
+    pytest.param(None, 1, None, ["GPU-aa11", "GPU-bb22"], ("GPU-aa11",), id="unset-since"),
+    pytest.param("GPU-bb", 1, None, ["GPU-aa11", "GPU-bb22"], ("GPU-aa11",), id="another-uuid"),
+    pytest.param("1", 1, None, ["GPU-aa11", "GPU-bb22"], ("GPU-aa11",), id="another-number-of-like-devices"),
+]
+
+
+@pytest.mark.parametrize(("raw", "held", "machine", "listed", "told"), LATE)
+@pytest.mark.parametrize("environ", [pytest.param(None, id="none"), pytest.param(os.environ, id="os-environ")])
+def test_reading_a_mask_that_came_too_late_warns(
+    monkeypatch: pytest.MonkeyPatch, raw: Any, held: int, machine: Any, listed: Any, told: Any, environ: Any
+) -> None:
+    """
+    At the caller's line, with what the driver holds to; the mask is returned as it stands.
+    """
+    started(monkeypatch, held, told)
+    machine_of(monkeypatch, machine, listed)
+    if raw is not None:
+        monkeypatch.setenv(MASK, raw)
+    with pytest.warns(MaskWarning, match=r"\[mask-too-late\]") as caught:
+        mask = guard_visible_devices(environ=environ)
+
+    assert parse_mask(raw) == mask
+    assert f"it holds to {held} device" in str(caught[0].message).splitlines()[0]
+    assert (1, __file__) == (len(caught), caught[0].filename)
+    assert "guard_visible_devices(environ=environ)" in linecache.getline(__file__, caught[0].lineno)
+
+
+@pytest.mark.parametrize(("raw", "held", "machine", "listed", "told"), LATE)
 @pytest.mark.parametrize(
-    ("inherited", "before", "arguments"),
+    "arguments",
     [
-        pytest.param("0,1", None, {}, id="reading"),
-        pytest.param("0,1", None, {"devices": [0, 1]}, id="the-same-devices"),
-        pytest.param("0,1", None, {"devices": "0,1"}, id="the-same-text"),
-        pytest.param("-1", None, {"devices": []}, id="hidden-already"),
-        pytest.param(None, "PCI_BUS_ID", {"order": "PCI_BUS_ID"}, id="the-same-order"),
-        pytest.param("3", "PCI_BUS_ID", {"devices": 0, "order": "PCI_BUS_ID"}, id="both-as-they-are"),
+        pytest.param({"devices": 0}, id="what-the-mask-holds"),
+        pytest.param({"devices": 0, "environ": os.environ}, id="of-os-environ-by-name"),
+        pytest.param({"devices": 99}, id="what-it-does-not-hold"),
+        pytest.param({"devices": "nonsense"}, id="no-device-at-all"),
+        pytest.param({"devices": []}, id="hiding"),
+        pytest.param({"devices": 0, "order": "PCI_BUS_ID"}, id="with-an-order"),
+    ],
+)
+def test_devices_under_a_mask_that_came_too_late_are_refused_first(
+    monkeypatch: pytest.MonkeyPatch, raw: Any, held: int, machine: Any, listed: Any, told: Any, arguments: Any
+) -> None:
+    """
+    Ordinals mean nothing under a mask that is not in force: that is told before anything is said of the devices.
+    """
+    started(monkeypatch, held, told)
+    machine_of(monkeypatch, machine, listed)
+    if raw is not None:
+        monkeypatch.setenv(MASK, raw)
+
+    with pytest.raises(MaskTooLateError, match="CUDA had started before it was changed") as caught:
+        guard_visible_devices(**arguments)
+
+    assert parse_mask(raw) == caught.value.mask
+    assert f"holds to {held} device" in str(caught.value)
+    assert (raw, None) == (os.environ.get(MASK), os.environ.get(ORDER))
+
+
+@pytest.mark.parametrize(
+    ("raw", "held", "machine", "listed", "told"),
+    [
+        pytest.param("0,1", 2, 4, None, None, id="as-many-numbers"),
+        pytest.param("0,7,1", 1, 4, None, None, id="up-to-a-number-that-is-not-here"),
+        pytest.param(None, 1, 2, None, None, id="one-of-an-unlisted-machine-may-be-lost"),
+        pytest.param(None, 1, None, ["GPU-aa11", ""], ("GPU-aa11",), id="one-is-lost"),
+        pytest.param("0", 2, None, None, None, id="machine-unknown"),
+        pytest.param("MIG-a", 2, 1, None, None, id="an-instance"),
+        pytest.param("GPU-bb", 1, None, ["GPU-aa11", "GPU-bb22"], ("GPU-bb22",), id="the-same-uuid"),
+    ],
+)
+def test_a_mask_that_may_be_the_drivers_own_raises_no_alarm(
+    monkeypatch: pytest.MonkeyPatch, raw: Any, held: int, machine: Any, listed: Any, told: Any
+) -> None:
+    """
+    Where nothing shows that the mask was changed after the start, nothing is said.
+    """
+    started(monkeypatch, held, told)
+    machine_of(monkeypatch, machine, listed)
+    if raw is not None:
+        monkeypatch.setenv(MASK, raw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mask = guard_visible_devices()
+
+    assert raw == mask.raw
+
+
+def test_without_ctypes_nobody_can_have_started_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Reading then asks neither the driver nor NVML, and loads nothing for it.
+    """
+    monkeypatch.setattr(_driver, "frozen_count", lambda: pytest.fail("the driver was asked"))
+    monkeypatch.delitem(sys.modules, "ctypes")
+    monkeypatch.setenv(MASK, "0")
+
+    assert (0,) == guard_visible_devices().entries
+
+
+@pytest.mark.parametrize(
+    ("inherited", "held", "before", "arguments"),
+    [
+        pytest.param("0,1", 2, None, {}, id="reading"),
+        pytest.param("0,1", 2, None, {"devices": [0, 1]}, id="the-same-devices"),
+        pytest.param("0,1", 2, None, {"devices": "0,1"}, id="the-same-text"),
+        pytest.param("-1", 0, None, {"devices": []}, id="hidden-already"),
+        pytest.param(None, 4, "PCI_BUS_ID", {"order": "PCI_BUS_ID"}, id="the-same-order"),
+        pytest.param("3", 1, "PCI_BUS_ID", {"devices": 0, "order": "PCI_BUS_ID"}, id="both-as-they-are"),
     ],
 )
 def test_what_changes_nothing_is_never_too_late(
-    monkeypatch: pytest.MonkeyPatch, inherited: str | None, before: str | None, arguments: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, inherited: str | None, held: int, before: str | None, arguments: dict[str, Any]
 ) -> None:
     """
-    The guard may stand in a program that is called twice.
+    The guard may stand in a program that is called twice: the driver has started under the mask that it left.
     """
-    monkeypatch.setattr(_driver, "frozen_count", lambda: 2)
+    started(monkeypatch, held)
+    machine_of(monkeypatch, 4)
     monkeypatch.setattr(_driver, "in_bad_fork", lambda: True)
     for variable, value in ((MASK, inherited), (ORDER, before)):
         if value is not None:
@@ -655,7 +869,7 @@ def test_for_another_environment_the_driver_is_not_asked(monkeypatch: pytest.Mon
     """
     A child process has a driver of its own.
     """
-    monkeypatch.setattr(_driver, "frozen_count", lambda: 2)
+    started(monkeypatch, 2)
     monkeypatch.setattr(_driver, "in_bad_fork", lambda: True)
     environ = {MASK: "4,5", "OTHER": "x"}
     guard_visible_devices(1, environ=environ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -111,7 +112,9 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("0,1]", "mask-unreadable", "1]", "brackets", "0,1", id="closing-bracket"),
         pytest.param("cuda:0", "mask-unreadable", "cuda:0", "torch device", "0", id="torch-device"),
         pytest.param("cuda:0,cuda:1", "mask-unreadable", "cuda:0", "torch device", "0,1", id="torch-devices"),
-        pytest.param("gpu1,gpu2", "mask-unreadable", "gpu1", "no number", "1,2", id="prefixed-numbers"),
+        pytest.param(
+            "gpu1,gpu2", "mask-unreadable", "gpu1", "neither a number nor a UUID", "1,2", id="prefixed-numbers"
+        ),
         pytest.param("all", "mask-unreadable", "all", "NVIDIA_VISIBLE_DEVICES", None, id="all"),
         pytest.param("ALL", "mask-unreadable", "ALL", "NVIDIA_VISIBLE_DEVICES", None, id="all-in-capitals"),
         pytest.param("none", "mask-unreadable", "none", "NVIDIA_VISIBLE_DEVICES", "-1", id="none"),
@@ -127,10 +130,10 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("3-1", "mask-unreadable", "3-1", "ranges", None, id="range-backwards"),
         pytest.param("3-3", "mask-unreadable", "3-3", "ranges", "3", id="range-of-one"),
         pytest.param("0-3,6", "mask-unreadable", "0-3", "ranges", "0,1,2,3,6", id="range-among-others"),
-        pytest.param("0 1 2", "mask-unreadable", "0 1 2", "blanks", "0,1,2", id="blanks-for-commas"),
-        pytest.param("0;1", "mask-unreadable", "0;1", "commas", "0,1", id="semicolons-for-commas"),
-        pytest.param("0:1", "mask-unreadable", "0:1", "commas", "0,1", id="colons-for-commas"),
-        pytest.param("0|1", "mask-unreadable", "0|1", "commas", "0,1", id="bars-for-commas"),
+        pytest.param("0 1 2", "mask-unreadable", "0 1 2", "blanks do not separate", "0,1,2", id="blanks-for-commas"),
+        pytest.param("0;1", "mask-unreadable", "0;1", "only commas separate", "0,1", id="semicolons-for-commas"),
+        pytest.param("0:1", "mask-unreadable", "0:1", "only commas separate", "0,1", id="colons-for-commas"),
+        pytest.param("0|1", "mask-unreadable", "0|1", "only commas separate", "0,1", id="bars-for-commas"),
         pytest.param("0x1f", "mask-unreadable", "0x1f", "hexadecimal", "31", id="hexadecimal"),
         pytest.param("1.5", "mask-unreadable", "1.5", "whole number", "1", id="fraction"),
         pytest.param("1_0", "mask-unreadable", "1_0", "follows the number", "1", id="something-behind-the-number"),
@@ -144,18 +147,29 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("0, ,1", "mask-unreadable", " ", "between two commas", "0,1", id="a-blank-between-commas"),
         pytest.param("--1", "mask-unreadable", "--1", "sign", None, id="two-signs"),
         pytest.param("+", "mask-unreadable", "+", "sign", None, id="a-lone-sign"),
-        pytest.param("\u00b2", "mask-unreadable", "\u00b2", "no number", None, id="superscript"),
-        pytest.param("0,1\u00b2", "mask-unreadable", "1\u00b2", "no number", "0,1", id="superscript-behind-a-number"),
-        pytest.param("9" * 5000, "mask-unreadable", "9" * 5000, "no number", None, id="too-many-digits"),
-        pytest.param("two", "mask-unreadable", "two", "no number", None, id="word"),
-        pytest.param(" two", "mask-unreadable", " two", "no number", None, id="word-behind-a-blank"),
+        pytest.param("\u00b2", "mask-unreadable", "\u00b2", "neither a number nor a UUID", None, id="superscript"),
+        pytest.param(
+            "0,1\u00b2",
+            "mask-unreadable",
+            "1\u00b2",
+            "neither a number nor a UUID",
+            "0,1",
+            id="superscript-behind-a-number",
+        ),
+        pytest.param(
+            "9" * 5000, "mask-unreadable", "9" * 5000, "neither a number nor a UUID", None, id="too-many-digits"
+        ),
+        pytest.param("two", "mask-unreadable", "two", "neither a number nor a UUID", None, id="word"),
+        pytest.param(" two", "mask-unreadable", " two", "neither a number nor a UUID", None, id="word-behind-a-blank"),
         pytest.param("'0-63'", "mask-unreadable", "'0-63'", "quotes", ",".join(map(str, range(64))), id="many-numbers"),
         pytest.param("'0-63,64'", "mask-unreadable", "'0-63", "quotes", None, id="more-than-anybody-types"),
         pytest.param(
             "'0'" + " " * 4000 + "x", "mask-unreadable", "'0'" + " " * 4000 + "x", "quotes", None, id="a-long-text"
         ),
-        pytest.param("0,two", "mask-unreadable", "two", "no number", "0", id="word-behind-a-number"),
-        pytest.param("GPU-a,two", "mask-unreadable", "two", "no number", "GPU-a", id="word-behind-a-uuid"),
+        pytest.param("0,two", "mask-unreadable", "two", "neither a number nor a UUID", "0", id="word-behind-a-number"),
+        pytest.param(
+            "GPU-a,two", "mask-unreadable", "two", "neither a number nor a UUID", "GPU-a", id="word-behind-a-uuid"
+        ),
         pytest.param("GPU-a,0", "mask-mixed", "0", "one list", "GPU-a", id="number-behind-a-uuid"),
         pytest.param("0,GPU-a", "mask-mixed", "GPU-a", "one list", "0", id="uuid-behind-a-number"),
         pytest.param("0, GPU-a", "mask-mixed", " GPU-a", "one list", "0", id="uuid-with-blank-behind-a-number"),
@@ -175,6 +189,54 @@ def test_a_defect_is_found_where_it_is(raw: str, code: str, fault: str, words: s
     assert fault == raw[start:end]
     assert words in defect.reason
     assert instead == defect.instead
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param("0,two,1", id="word"),
+        pytest.param("0,,1", id="nothing"),
+        pytest.param("0,GPU-a,1", id="another-kind"),
+        pytest.param("GPU-a, GPU-b", id="blank-before-a-uuid"),
+    ],
+)
+def test_an_entry_that_ends_the_list_is_said_to_hide_itself_too(raw: str) -> None:
+    """
+    Not what follows alone: the entry at fault is hidden with it.
+    """
+    assert parse_mask(raw).defects[-1].reason.endswith("; it and all that follow are hidden")
+
+
+def test_a_number_of_any_length_is_shown_by_its_size() -> None:
+    """
+    The reason of a doubtful entry names what it is read as, in few characters.
+    """
+    (defect,) = parse_mask("7" * 4000 + ";1").defects
+
+    assert "it is read as <integer of 13288 bits> alone" in defect.reason
+
+
+def test_fewer_digits_may_be_allowed_in_this_process() -> None:
+    """
+    Under a lower limit of the interpreter, a longer number is an unreadable entry, and no ValueError.
+    """
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        mask = parse_mask("0," + "1" * 700)
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+    assert (0,) == mask.entries
+    assert ["mask-unreadable"] == [defect.code for defect in mask.defects]
+
+
+@pytest.mark.parametrize("raw", [pytest.param("gpu-\u0130", id="a-dotted-i"), pytest.param("mig-\u212a", id="kelvin")])
+def test_letters_of_another_script_are_no_uuid(raw: str) -> None:
+    """
+    Some are equal to ASCII letters where case is left out; nothing is made of them.
+    """
+    assert parse_mask(raw).defects[-1].instead is None
 
 
 def test_each_defect_is_listed() -> None:

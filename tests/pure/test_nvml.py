@@ -271,6 +271,18 @@ def test_nvml_that_never_returns_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     assert answer in (None, ("", None, {}))
 
 
+@pytest.mark.parametrize("question", [_nvml.count, _nvml.inventory, _nvml.vitals])
+def test_where_no_thread_can_be_had_nothing_is_known(monkeypatch: pytest.MonkeyPatch, question: Any) -> None:
+    """
+    At the limit of threads, or while the interpreter ends, the answer is the same as where NVML is missing.
+    """
+    library(monkeypatch, nvmlDeviceGetCount_v2=(0, 4))
+    installed(monkeypatch, Pynvml())
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
+
+    assert question() in (None, ("", None, {}))
+
+
 @pytest.mark.parametrize(
     "refused", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount_v2"]
 )

@@ -136,13 +136,13 @@ def test_an_error_that_is_raised_by_name_is_documented(function: FunctionType) -
         pytest.param(
             "select_device",
             {"InvalidDeviceError", "DeviceSpecError", "LocalRankError", "TypeError", "ValueError"},
-            {"FallbackWarning", "LocalRankWarning"},
+            {"FallbackWarning", "LocalRankWarning", "MaskWarning"},
             id="select_device",
         ),
         pytest.param(
             "set_device",
             {"InvalidDeviceError", "DeviceSpecError", "LocalRankError", "TypeError", "ValueError"},
-            {"FallbackWarning", "LocalRankWarning"},
+            {"FallbackWarning", "LocalRankWarning", "MaskWarning"},
             id="set_device",
         ),
         pytest.param("diagnose", {"DeviceSpecError", "LocalRankError", "TypeError"}, set(), id="diagnose"),

@@ -26,9 +26,20 @@ class Indexed:
         return self.value
 
 
-def device(kind: str, index: int | None = None) -> Any:
+class device:  # noqa: N801 - it is told by this name
     """What a `torch.device` is to us."""
-    return SimpleNamespace(type=kind, index=index)
+
+    def __init__(self, type: Any, index: Any = None) -> None:  # noqa: A002 - torch's own name for it
+        self.type = type
+        self.index = index
+
+
+class Truths(Indexed):
+    """What a tensor or an array of one truth value is to us: it has an index, and is no number."""
+
+    def __init__(self, dtype: object) -> None:
+        super().__init__(1)
+        self.dtype = dtype
 
 
 @pytest.mark.parametrize(
@@ -91,8 +102,11 @@ def test_every_kind_of_accelerator_is_known(kind: str) -> None:
         pytest.param({}, id="dict"),
         pytest.param(object(), id="object"),
         pytest.param(int, id="class"),
-        pytest.param(SimpleNamespace(type=7, index=None), id="type-is-no-text"),
-        pytest.param(SimpleNamespace(type="cuda", index="0"), id="index-is-no-number"),
+        pytest.param(device(7), id="type-is-no-text"),
+        pytest.param(device("cuda", "0"), id="index-is-no-number"),
+        pytest.param(SimpleNamespace(type="cuda", index=0), id="what-only-looks-like-a-device"),
+        pytest.param(Truths("torch.bool"), id="tensor-of-a-truth-value"),
+        pytest.param(Truths("bool"), id="array-of-a-truth-value"),
     ],
 )
 def test_what_is_no_device_is_a_type_error(preferred: object) -> None:
@@ -138,6 +152,8 @@ def test_what_is_no_device_is_a_type_error(preferred: object) -> None:
         pytest.param("1" * 5000, id="too-many-digits"),
         pytest.param("cuda:" + "9" * 10**6, id="a-million-digits"),
         pytest.param("x" * 10**6, id="a-million-letters"),
+        pytest.param("cuda" + " " * 100_000 + "x", id="a-hundred-thousand-blanks"),
+        pytest.param("gpu" + " " * 10**6, id="a-million-blanks-at-the-end"),
         pytest.param("\x00\x1b[31m\ud800", id="control-characters"),
     ],
 )
@@ -201,35 +217,39 @@ def test_any_text_is_a_request_or_a_spec_error(text: str) -> None:
         assert request_for(text).spec.isprintable()
 
 
-def test_an_index_that_fails_keeps_its_own_error() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(TypeError("only size-1 arrays can be converted"), id="type-error"),
+        pytest.param(ValueError("not now"), id="value-error"),
+        pytest.param(RuntimeError("Boolean value of Tensor is ambiguous"), id="runtime-error"),
+        pytest.param(ZeroDivisionError(), id="arithmetic"),
+    ],
+)
+def test_an_index_that_fails_is_a_type_error(error: Exception) -> None:
     """
-    What an object's own `__index__` raises is that object's error; a TypeError of it means that it is no number.
+    Whatever an object's own `__index__` raises: it is no ordinal, and the error is the one that lists the forms.
     """
 
     class Broken:
         def __index__(self) -> int:
-            raise TypeError("only size-1 arrays can be converted")
+            raise error
 
-    with pytest.raises(TypeError, match="a value of type Broken is no device"):
+    with pytest.raises(TypeError, match="^a value of type Broken is no device: give an ordinal"):
         request_for(Broken())
 
 
 @pytest.mark.parametrize(
-    ("number", "shown"),
-    [
-        pytest.param(7, "7", id="small"),
-        pytest.param(-7, "-7", id="negative"),
-        pytest.param(2**127 - 1, "170141183460469231731687303715884105727", id="the-longest-shown"),
-        pytest.param(2**127, "<integer of 128 bits>", id="the-first-not-shown"),
-        pytest.param(10**5000, "<integer of 16610 bits>", id="longer-than-python-prints"),
-    ],
+    "number", [7, -7, 2**127, 10**5000], ids=["small", "negative", "long", "longer-than-python-prints"]
 )
-def test_a_number_is_shown(number: int, shown: str) -> None:
+def test_an_ordinal_of_any_size_is_a_request(number: int) -> None:
     """
-    One that is too long to print is named by its size.
+    Whether it can be had is decided later; it is shown in few characters.
     """
-    assert shown == quoted_number(number)
-    assert f"cuda:{shown}" == request_for(number).spec
+    request = request_for(number)
+
+    assert number == request.ordinal
+    assert f"cuda:{quoted_number(number)}" == request.spec
 
 
 def test_a_request_survives_pickling() -> None:

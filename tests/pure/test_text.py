@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safedev._text import LIMIT, counted, marked, quoted
+from safedev._text import LIMIT, counted, marked, quoted, quoted_number
 
 
 @given(text=st.text(max_size=LIMIT))
@@ -137,3 +137,20 @@ def test_things_are_counted(number: int, noun: str, said: str) -> None:
     One is singular, all else plural.
     """
     assert said == counted(number, noun)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        pytest.param(7, "7", id="small"),
+        pytest.param(-7, "-7", id="negative"),
+        pytest.param(2**127 - 1, "170141183460469231731687303715884105727", id="the-longest-shown"),
+        pytest.param(2**127, "<integer of 128 bits>", id="the-first-not-shown"),
+        pytest.param(10**5000, "<integer of 16610 bits>", id="longer-than-python-prints"),
+    ],
+)
+def test_a_number_is_shown(number: int, shown: str) -> None:
+    """
+    One that is too long to print is named by its size.
+    """
+    assert shown == quoted_number(number)
