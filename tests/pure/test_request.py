@@ -235,7 +235,7 @@ def test_an_index_that_fails_is_a_type_error(error: Exception) -> None:
         def __index__(self) -> int:
             raise error
 
-    with pytest.raises(TypeError, match="^a value of type Broken is no device: give an ordinal"):
+    with pytest.raises(TypeError, match=r"^a value of type Broken is no device: give an ordinal"):
         request_for(Broken())
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from safedev._mask import parse_mask
 from safedev._request import request_for
-from safedev._resolve import devices_are_there, resolve
+from safedev._resolve import devices_are_there, resolve, too_old
 from safedev._sharing import Sharing
 from safedev._snapshot import Snapshot
 from safedev.errors import LocalRankError
@@ -205,3 +205,26 @@ def test_whether_the_machine_has_devices(snapshot: Snapshot, there: bool) -> Non
     Devices are there if they are seen, if NVML counts them, or if CUDA itself complains.
     """
     assert there is devices_are_there(snapshot)
+
+
+# Within one major version of CUDA a driver serves every minor one:
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+@pytest.mark.parametrize(
+    ("serves", "build", "old"),
+    [
+        pytest.param(11040, "12.8", True, id="one-major-version-behind"),
+        pytest.param(12020, "12.8", False, id="the-same-major-version"),
+        pytest.param(12080, "12.8", False, id="the-same-version"),
+        pytest.param(13000, "12.8", False, id="newer"),
+        pytest.param(12080, "13.0", True, id="behind-a-round-number"),
+        pytest.param(9020, "10.2", True, id="two-digits"),
+        pytest.param(None, "12.8", False, id="not-told"),
+        pytest.param(11040, None, False, id="no-cuda-in-torch"),
+        pytest.param(11040, "unknown", False, id="a-build-of-ones-own"),
+    ],
+)
+def test_a_driver_may_be_too_old_for_this_torch(serves: int | None, build: str | None, old: bool) -> None:
+    """
+    Its major version of CUDA must be torch's or a later one.
+    """
+    assert old is too_old(serves, build)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from safedev._mask import parse_mask
-from safedev._snapshot import PhysicalDevice, Snapshot, Variables, expected_devices, visible_devices
+from safedev._snapshot import PhysicalDevice, Snapshot, Variables, expected_devices, overtaken, visible_devices
 
 
 class Counting(dict[str, str]):
@@ -134,6 +134,58 @@ def test_without_an_inventory_no_device_is_expected() -> None:
     Nothing is known of a machine that nobody listed.
     """
     assert [] == expected_devices(seen(2, "1,0"))
+
+
+LOST = (PhysicalDevice(index=0, uuid="GPU-0abc", name="T4"), PhysicalDevice(index=1))
+DIVIDED = (PhysicalDevice(index=0, uuid="GPU-0abc", name="A100", mig=True),)
+
+
+def held(count: int, mask: str | None = None, **more: Any) -> Snapshot:
+    """A process in which the driver has started, and shows *count* devices."""
+    if "physical" in more:
+        more["physical_count"] = len(more["physical"])
+    return seen(count, mask, driver_count=count, **more)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "late"),
+    [
+        pytest.param(seen(2, "0", physical_count=2), False, id="the-driver-sleeps"),
+        pytest.param(held(2, "0"), False, id="machine-unknown"),
+        pytest.param(held(2, "0", physical_count=2), True, id="fewer-numbers-than-devices"),
+        pytest.param(held(1, "0,1", physical_count=2), True, id="more-numbers-than-devices"),
+        pytest.param(held(2, "1,0", physical_count=2), False, id="as-many-numbers"),
+        pytest.param(held(1, "0,7,1", physical_count=2), False, id="up-to-a-number-that-is-not-here"),
+        pytest.param(held(2, "", physical_count=2), True, id="hidden-since"),
+        pytest.param(held(0, "", physical_count=2), False, id="hidden-before"),
+        pytest.param(held(2, "GPU-0", physical_count=2), False, id="uuids-of-an-unlisted-machine"),
+        pytest.param(held(2, physical_count=2), False, id="unset-and-all-are-shown"),
+        pytest.param(held(1, physical_count=2), False, id="unset-and-one-may-be-lost"),
+        pytest.param(held(2, physical_count=1), True, id="unset-and-more-are-shown-than-are-here"),
+        pytest.param(held(3, physical=TWINS), False, id="listed-and-all-are-shown"),
+        pytest.param(held(2, physical=TWINS), True, id="listed-and-one-is-missing"),
+        pytest.param(held(1, physical=LOST), False, id="a-lost-device-is-not-shown"),
+        pytest.param(held(1, "0,1", physical=LOST), False, id="a-lost-device-of-the-mask-is-not-shown"),
+        pytest.param(held(1, "0", physical=LOST), False, id="the-mask-leaves-the-lost-device-out"),
+        pytest.param(held(0, physical=LOST), True, id="beside-a-lost-device-another-is-missing"),
+        pytest.param(held(1, physical=(PhysicalDevice(index=0),) * 2), False, id="nothing-is-told-of-any"),
+        pytest.param(held(2, physical=DIVIDED), False, id="instances-are-more-than-devices"),
+        pytest.param(held(0, physical=DIVIDED), False, id="divided-and-without-instances"),
+        pytest.param(held(1, "MIG-a,MIG-b", physical=TWINS), False, id="a-mask-of-instances"),
+        pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-2abc",)), False, id="the-same-device"),
+        pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-0abc",)), True, id="another-device"),
+        pytest.param(held(2, "2,0", physical=TWINS, uuids=("GPU-0abc", "GPU-2abc")), True, id="another-order"),
+        pytest.param(held(1, "1", physical=MIXED, uuids=("GPU-0abc",)), False, id="numbers-of-an-unknown-order"),
+        pytest.param(held(1, "GPU-1", physical=MIXED, uuids=("GPU-0abc",)), True, id="another-uuid"),
+        pytest.param(held(3, physical=TWINS, uuids=("GPU-0abc",)), False, id="not-all-uuids-were-told"),
+    ],
+)
+def test_whether_the_mask_was_changed_after_the_start(snapshot: Snapshot, late: bool) -> None:
+    """
+    By the number of devices, and by their UUIDs where those are told. A lost device, which no driver shows, and a
+    divided one are no sign.
+    """
+    assert late is overtaken(snapshot)
 
 
 def test_a_snapshot_survives_pickling() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import warnings
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from safedev import _driver, _nvml, _torch
+from safedev._mask import parse_mask
 from safedev._request import request_for
 from safedev._snapshot import PhysicalDevice, Snapshot, Variables
 
@@ -243,8 +246,8 @@ def test_a_negative_count_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 == read(0).device_count
 
 
-def warn_as(filename: str, text: str) -> int:
-    warnings.warn_explicit(text, UserWarning, filename, 1)
+def warn_as(filename: str, text: str, module: str = "torch.cuda") -> int:
+    warnings.warn_explicit(text, UserWarning, filename, 1, module)
     return 1
 
 
@@ -258,16 +261,63 @@ def test_torchs_own_warnings_are_evidence(monkeypatch: pytest.MonkeyPatch) -> No
     assert (1, "Can't initialize NVML") == (snapshot.device_count, snapshot.count_evidence)
 
 
-def test_a_warning_of_another_thread_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("action", ["error", "ignore", "once"])
+def test_torchs_own_warnings_are_evidence_whatever_the_filters(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
     """
-    What was warned of meanwhile from elsewhere is not swallowed.
+    A caller who turns warnings off, or into errors, gets the same count and the same evidence.
     """
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: warn_as("/elsewhere/user.py", "look out"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: warn_as(torch.cuda.__file__, "Can't initialize NVML"))
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        snapshots = [read(0), read(0)]
 
-    with pytest.warns(UserWarning, match="look out"):
+    assert [(1, "Can't initialize NVML")] * 2 == [(one.device_count, one.count_evidence) for one in snapshots]
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """While torch counts, a module of the user's warns."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: warn_as("/elsewhere/user.py", "look out", module))
+
+
+@pytest.mark.parametrize("module", ["user", "torchvision.ops", "my.torch"])
+def test_a_warning_of_another_thread_is_shown_once(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """
+    What was warned of meanwhile from elsewhere is not swallowed, and is no evidence.
+    """
+    elsewhere(monkeypatch, module)
+    with pytest.warns(UserWarning, match="look out") as caught:
         snapshot = read(0)
 
     assert "" == snapshot.count_evidence
+    assert [("/elsewhere/user.py", 1)] == [(warning.filename, warning.lineno) for warning in caught]
+
+
+@pytest.mark.parametrize("module", ["user", "torchvision.ops", "my.torch"])
+def test_a_warning_of_another_thread_keeps_its_filter(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """
+    One that its program has silenced stays silent.
+    """
+    elsewhere(monkeypatch, module)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        snapshot = read(0)
+
+    assert "" == snapshot.count_evidence
+    assert [] == caught
+
+
+def test_a_warning_of_another_thread_is_shown_as_the_program_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    By its own `showwarning`, past the filters, which it has passed already.
+    """
+    shown = []
+    elsewhere(monkeypatch, "user")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", lambda *one: shown.append((str(one[0]), *one[1:4])))
+        read(0)
+
+    assert [("look out", UserWarning, "/elsewhere/user.py", 1)] == shown
 
 
 def test_what_torch_said_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,25 +333,89 @@ def test_what_torch_said_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1000 > len(read(0).count_evidence)
 
 
-def test_a_lock_that_a_fork_copied_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A process that was forked while another thread counted still gets its answer, and leaves the lock as it was.
-    """
-    copied = threading.Lock()
-    copied.acquire()
-    monkeypatch.setattr(_torch, "_counting", SimpleNamespace(acquire=lambda timeout: False, release=copied.release))
-
-    assert 2 == read(0).device_count
-    assert copied.locked()
+def in_thread(target: Any) -> Any:
+    """The answer of *target* in another thread; a failure if it takes for ever."""
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(target()), daemon=True)
+    thread.start()
+    thread.join(30)
+    return answers[0] if answers else pytest.fail("it waits for ever")
 
 
-def test_the_lock_is_given_back() -> None:
+def test_counts_in_two_threads_leave_the_filters_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The next count does not wait.
+    The second count does not begin before the first has put the filters back, else it would put the wrong ones back.
     """
+    together, ended = threading.Barrier(2), threading.Event()
+    counted: list[int] = []
+
+    def slow_count() -> int:
+        counted.append(len(counted))
+        last = len(counted) == 2
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(0.2)  # both count at once, if anything lets them
+        if last:
+            ended.wait(0.2)  # and the one that began first ends first
+        return 2
+
+    def count() -> None:
+        read(0)
+        ended.set()
+
+    monkeypatch.setattr(torch.cuda, "device_count", slow_count)
+    before = list(warnings.filters), warnings.showwarning
+    threads = [threading.Thread(target=count) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [0, 1] == counted
+    assert before == (list(warnings.filters), warnings.showwarning)
+
+
+def test_a_lock_held_while_the_process_was_forked_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The child, which has another id, does not wait for a thread that it has not.
+    """
+    pid, locks = os.getpid(), {os.getpid(): threading.RLock()}
+    monkeypatch.setattr(_torch, "_counting", locks)
+    in_thread(locks[pid].acquire)  # and never given back
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+
+    assert 2 == in_thread(lambda: read(0)).device_count
+    assert {pid, pid + 1} == set(locks)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["it-answers", "it-raises"])
+def test_the_lock_is_given_back(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    """
+    The next count, in another thread, does not wait, whatever became of this one.
+    """
+    monkeypatch.setattr(_torch, "_counting", {})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1 // (not fails))
     read(0)
 
-    assert not _torch._counting.locked()
+    assert [os.getpid()] == list(_torch._counting)
+    assert in_thread(lambda: _torch._counting[os.getpid()].acquire(blocking=False))
+
+
+def test_a_count_inside_a_count_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What is called while torch counts, a finaliser or a handler of signals, may ask for a device too.
+    """
+    answers: list[Snapshot] = []
+
+    def device_count() -> int:
+        if not answers:
+            answers.append(Snapshot(mask=parse_mask(None), device_count=0))
+            answers.append(read(0))
+        return 2
+
+    monkeypatch.setattr(torch.cuda, "device_count", device_count)
+
+    assert 2 == in_thread(lambda: read(0)).device_count
+    assert 2 == answers[1].device_count
 
 
 def test_a_driver_that_has_started_is_the_one_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,29 +438,6 @@ def test_in_a_forked_process_nothing_is_counted(monkeypatch: pytest.MonkeyPatch)
     snapshot = read(0)
 
     assert (0, True) == (snapshot.device_count, snapshot.forked)
-
-
-# Within one major version of CUDA a driver serves every minor one:
-# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-@pytest.mark.parametrize(
-    ("serves", "build", "old"),
-    [
-        pytest.param(11040, "12.8", True, id="one-major-version-behind"),
-        pytest.param(12020, "12.8", False, id="the-same-major-version"),
-        pytest.param(12080, "12.8", False, id="the-same-version"),
-        pytest.param(13000, "12.8", False, id="newer"),
-        pytest.param(12080, "13.0", True, id="behind-a-round-number"),
-        pytest.param(9020, "10.2", True, id="two-digits"),
-        pytest.param(None, "12.8", False, id="not-told"),
-        pytest.param(11040, None, False, id="no-cuda-in-torch"),
-        pytest.param(11040, "unknown", False, id="a-build-of-ones-own"),
-    ],
-)
-def test_a_driver_may_be_too_old_for_this_torch(serves: int | None, build: str | None, old: bool) -> None:
-    """
-    Its major version of CUDA must be torch's or a later one.
-    """
-    assert old is _torch.too_old(serves, build)
 
 
 @pytest.mark.parametrize(
@@ -419,6 +510,16 @@ def test_a_refusal_is_noted_with_its_first_line(monkeypatch: pytest.MonkeyPatch)
     assert (1, 1) == (snapshot.driver_count, snapshot.device_count)
 
 
+def test_each_refusal_is_noted_behind_the_last() -> None:
+    """
+    The words are those of the last one; the devices that refused before are not forgotten.
+    """
+    first = _torch.refused(read(1), RuntimeError("busy"), torch.device("cuda", 1))
+    second = _torch.refused(first, RuntimeError("lost"), torch.device("cuda", 0))
+
+    assert ("lost", ("cuda:1", "cuda:0")) == (second.refusal, second.refused)
+
+
 def test_a_driver_that_did_not_start_leaves_the_count() -> None:
     """
     What was counted stays as it was read.
@@ -448,6 +549,7 @@ def test_a_refusal_always_has_words(error: Exception, words: str) -> None:
     [
         pytest.param(RuntimeError, id="what-the-driver-raises"),
         pytest.param(AssertionError, id="what-a-build-without-cuda-raises"),
+        pytest.param(ValueError, id="what-a-wrong-argument-raises"),
         pytest.param(torch.cuda.DeferredCudaCallError, id="what-a-late-call-raises"),
         pytest.param(torch.cuda.OutOfMemoryError, id="out-of-memory"),
         pytest.param(NotImplementedError, id="not-implemented"),
@@ -538,3 +640,54 @@ def test_where_nothing_is_visible_no_child_is_asked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_driver, "uuids_from_child", lambda: pytest.fail("a child was started"))
 
     assert () == read("GPU-7").found
+
+
+# ---- what another request depends on besides
+
+
+def complete(preferred: object, snapshot: Snapshot, **variables: str) -> Snapshot:
+    return _torch.complete(request_for(preferred), snapshot, variables)
+
+
+@pytest.mark.parametrize("answer", [pytest.param("xpu", id="by-its-kind"), pytest.param(None, id="any")])
+def test_an_answer_of_another_kind_is_looked_for(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
+    """
+    A reading for a request by ordinal knows nothing of other accelerators; a policy may answer with one.
+    """
+    accelerator(monkeypatch, torch.device("xpu"))
+    before = read(9)
+    after = complete(answer, before)
+
+    assert ("", 0) == (before.accelerator, before.accelerator_count)
+    assert ("xpu", 2) == (after.accelerator, after.accelerator_count)
+
+
+def test_an_accelerator_that_was_read_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    One reading decides about the request and about the answer.
+    """
+    accelerator(monkeypatch, torch.device("xpu"))
+    snapshot = read("xpu:7")
+    monkeypatch.setattr(_torch, "_accelerator", lambda: pytest.fail("torch was asked again"))
+
+    assert snapshot is complete("xpu:1", snapshot)
+
+
+def test_an_answer_by_uuid_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Under the mask that the first reading was made under.
+    """
+    monkeypatch.setattr(_nvml, "inventory", lambda: DEVICES)
+
+    assert (1,) == complete("GPU-00", read(9, CUDA_VISIBLE_DEVICES="1,0")).found
+
+
+@pytest.mark.parametrize("answer", [0, "cuda", "cpu"])
+def test_an_answer_that_the_counts_decide_needs_no_more(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
+    """
+    Nothing is read again.
+    """
+    snapshot = read(9)
+    monkeypatch.setattr(_torch, "_accelerator", lambda: pytest.fail("torch was asked"))
+
+    assert snapshot is complete(answer, snapshot)
