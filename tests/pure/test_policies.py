@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import subprocess
+import sys
+from functools import partial
+from importlib import import_module
+from typing import Any, get_args
 
 import pytest
 
@@ -16,8 +20,12 @@ from safedev.errors import LocalRankError
 from safedev.launchers import Launch
 
 OWN = Sharing(kind="own", reason="a Ray task")
+IN_DOUBT = Sharing(kind="own", reason="a mask of one entry", doubt=True)
 SHARED = Sharing(kind="shared", reason="torchrun's workers share")
 NO_RANK = LocalRankError("mpi", "OMPI_COMM_WORLD_LOCAL_RANK", None, "no local rank")
+
+
+TWO_XPUS = {"accelerator": "xpu", "accelerator_count": 2}
 
 
 def case(count: int, preferred: object = 99, **more: Any) -> Diagnosis:
@@ -44,9 +52,17 @@ def rank(local_rank: int, workers: int | None = None, world_size: int | None = N
         pytest.param(case(2, launch=rank(0, 1, 2)), "cuda:0", id="one-worker-on-each-node"),
         pytest.param(case(2, launch=rank(0, 2), sharing=SHARED), None, id="a-shared-view"),
         pytest.param(case(2, launch=rank(1, 2), sharing=OWN), "cuda:0", id="devices-of-its-own"),
+        pytest.param(case(2, launch=rank(1, 2), sharing=IN_DOUBT), None, id="devices-of-its-own-in-doubt"),
+        pytest.param(case(2, launch_error=NO_RANK, sharing=IN_DOUBT), None, id="in-doubt-and-unknown-rank"),
         pytest.param(case(2, launch_error=NO_RANK), None, id="launched-with-an-unknown-rank"),
+        pytest.param(case(2, "cuda", launch=rank(1, 4), sharing=SHARED), None, id="oversubscribed"),
+        pytest.param(case(0, "xpu", launch=rank(3, 4), sharing=SHARED, **TWO_XPUS), None, id="oversubscribed-xpu"),
+        pytest.param(case(0, None, launch=rank(3, 4), sharing=SHARED, **TWO_XPUS), None, id="oversubscribed-any"),
+        pytest.param(case(0, "xpu:9", launch=rank(0, 2), **TWO_XPUS), "cpu", id="an-xpu-past-the-last"),
         pytest.param(case(2, launch_error=NO_RANK, sharing=OWN), "cuda:0", id="devices-of-its-own-and-unknown-rank"),
-        pytest.param(case(2, 0, driver_count=2, refusal="lost", refused=("cuda:0",)), None, id="the-first-device-refused"),
+        pytest.param(
+            case(2, 0, driver_count=2, refusal="lost", refused=("cuda:0",)), None, id="the-first-device-refused"
+        ),
         pytest.param(
             case(2, 1, driver_count=2, refusal="lost", refused=("cuda:1",)), "cuda:0", id="another-device-refused"
         ),
@@ -91,6 +107,10 @@ def test_refusing_declines() -> None:
         pytest.param(case(3, launch=rank(5, 6)), "cuda:2", id="rank-5-of-3-devices"),
         pytest.param(case(2), None, id="no-launcher"),
         pytest.param(case(0, launch=rank(1, 4)), None, id="no-device"),
+        pytest.param(case(0, "xpu", launch=rank(2, 4), **TWO_XPUS), "xpu:0", id="xpu-rank-2-begins-again"),
+        pytest.param(case(0, None, launch=rank(3, 4), **TWO_XPUS), "xpu:1", id="xpu-rank-3"),
+        pytest.param(case(0, "xpu", **TWO_XPUS), None, id="xpu-and-no-launcher"),
+        pytest.param(case(2, launch=rank(3, 4), **TWO_XPUS), "cuda:1", id="cuda-comes-first"),
     ],
 )
 def test_sharing_is_the_local_rank_modulo_the_count(diagnosis: Diagnosis, answer: str | None) -> None:
@@ -165,8 +185,76 @@ def test_a_chain_with_a_slip_fails_at_once(wrong: Any, error: type[Exception]) -
         policies.first_of("cpu", wrong)
 
 
+@pytest.mark.parametrize(
+    ("diagnosis", "fallback", "words"),
+    [
+        pytest.param(
+            case(2, launch=rank(1, 4)),
+            "cuda:0",
+            "'cuda:0' declined, since other workers of this launch would be on cuda:0 too",
+            id="siblings-would-follow",
+        ),
+        pytest.param(
+            case(2, launch=rank(1, 4)),
+            policies.first_device,
+            "first_device declined, since other workers of this launch would be on cuda:0 too",
+            id="siblings-would-follow-by-the-function",
+        ),
+        pytest.param(case(2), "cuda:0", "'cuda:0' declined", id="for-another-reason"),
+        pytest.param(case(2, launch=rank(1, 4)), policies.share, "share declined", id="another-policy"),
+        pytest.param(case(2), partial(policies.share), "partial declined", id="a-callable-without-a-name"),
+        pytest.param(case(2), "raise", "", id="nobody-was-to-be-asked"),
+        pytest.param(case(2), policies.refuse, "", id="nobody-was-to-be-asked-by-the-function"),
+    ],
+)
+def test_a_policy_that_declined_is_named(diagnosis: Diagnosis, fallback: Any, words: str) -> None:
+    """
+    With the reason, where it is the default one that would crowd a device; nothing where none was asked for.
+    """
+    assert words == policies.declined(diagnosis, fallback)
+
+
 def test_every_policy_is_exported() -> None:
     """
-    The module names its policies; `named` is for whoever writes an option.
+    The module names its policies, and what a policy of one's own is written with.
     """
-    assert ["cpu", "first_device", "first_of", "named", "refuse", "share"] == sorted(policies.__all__)
+    written_with = ["Diagnosis", "FallbackPolicy", "Finding", "Target"]
+
+    assert [*written_with, "cpu", "first_device", "first_of", "refuse", "share"] == sorted(policies.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("Diagnosis", "_diagnosis"), ("Finding", "_diagnosis"), ("Target", "_terms")]
+)
+def test_what_a_policy_is_written_with_is_imported_from_here(name: str, module: str) -> None:
+    """
+    The same thing as in its own module.
+    """
+    assert getattr(import_module(f"safedev.{module}"), name) is getattr(policies, name)
+
+
+def test_a_policy_is_a_callable_from_a_diagnosis_to_a_target() -> None:
+    """
+    `FallbackPolicy` can be looked at when annotations are evaluated.
+    """
+    arguments, answer = get_args(policies.FallbackPolicy)
+
+    assert [Diagnosis] == arguments
+    assert {*get_args(policies.Target), type(None)} == set(get_args(answer))
+
+
+def test_what_only_annotations_need_is_loaded_late() -> None:
+    """
+    Importing the policies alone loads no diagnosis.
+    """
+    script = "import sys, safedev.policies; print([name for name in sys.modules if name.startswith('safedev._')])"
+
+    assert "[]\n" == subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_name_that_the_module_has_not_is_an_attribute_error() -> None:
+    """
+    As of any module.
+    """
+    with pytest.raises(AttributeError, match=r"^module 'safedev\.policies' has no attribute 'random'$"):
+        policies.random  # noqa: B018 - reading it is the test

@@ -44,12 +44,17 @@ CODES = {
     "mask-not-in-force",
     "masks-stacked",
     "order-ambiguous",
+    "no-local-rank",
+    "launcher-doubt",
 }
 
 SHARED = Sharing(kind="shared", reason="torchrun's workers share")
 OWN = Sharing(kind="own", reason="a Ray task")
 LOST = "CUDA error: GPU is lost"
-NO_RANK = LocalRankError("mpi", "OMPI_COMM_WORLD_LOCAL_RANK", None, "no local rank")
+NO_RANK = LocalRankError(
+    "mpi", "OMPI_COMM_WORLD_LOCAL_RANK", None, "WORLD_SIZE='4' counts several: set LOCAL_RANK\n  looked for: LOCAL_RANK"
+)
+CAUTION = "LOCAL_RANK='1' looks left over\n  fix: unset LOCAL_RANK"
 
 
 def seen(count: int, mask: str | None = None, **more: Any) -> Snapshot:
@@ -87,7 +92,99 @@ def found(code: str, preferred: object, snapshot: Snapshot) -> list[Finding]:
 
 # Of each code at least one situation: the request, the reading, what the reason names, what is suggested.
 SITUATIONS = [
-    pytest.param("out-of-range", 3, seen(2), ["3", "2"], "cuda:0", id="out-of-range"),
+    pytest.param("out-of-range", 3, seen(2), ["the last one here is 1"], "cuda:0", id="out-of-range"),
+    pytest.param(
+        "out-of-range",
+        7,
+        seen(4, launch=launched(2, 4), sharing=SHARED),
+        ["is 3"],
+        "cuda:2",
+        id="out-of-range-of-a-worker",
+    ),
+    pytest.param(
+        "out-of-range", 7, seen(2, launch=launched(2, 4), sharing=SHARED), ["is 1"], None, id="out-of-range-and-crowded"
+    ),
+    pytest.param("out-of-range", 7, seen(2, launch_error=NO_RANK), ["is 1"], None, id="out-of-range-and-no-local-rank"),
+    pytest.param(
+        "negative-ordinal",
+        -1,
+        seen(4, launch=launched(2, 4), sharing=SHARED),
+        ["-1"],
+        "cuda:2",
+        id="negative-ordinal-of-a-worker",
+    ),
+    pytest.param(
+        "no-local-rank",
+        "cuda",
+        seen(1, launch_error=NO_RANK),
+        ["WORLD_SIZE='4' counts several"],
+        None,
+        id="no-local-rank",
+    ),
+    pytest.param(
+        "no-local-rank",
+        "xpu",
+        seen(0, accelerator="xpu", accelerator_count=2, launch_error=NO_RANK),
+        ["WORLD_SIZE='4'"],
+        None,
+        id="no-local-rank-of-another-kind",
+    ),
+    pytest.param(
+        "launcher-doubt",
+        "cuda",
+        seen(2, launch=launched(1, 2, caution=CAUTION)),
+        ["LOCAL_RANK='1' looks left over"],
+        None,
+        id="launcher-doubt",
+    ),
+    pytest.param(
+        "launcher-doubt",
+        "xpu",
+        seen(0, accelerator="xpu", accelerator_count=2, launch=launched(1, 2, caution="a word")),
+        ["a word"],
+        None,
+        id="launcher-doubt-without-a-remedy",
+    ),
+    pytest.param(
+        "no-cuda-device",
+        "cuda",
+        seen(0, cuda_build=None),
+        ["this build of torch has no CUDA"],
+        "cpu",
+        id="no-cuda-device-nor-build",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        with_machine(seen(0, "GPU-,GPU-1"), "A", "A"),
+        ["'GPU-'", "2 devices of this machine fit it"],
+        None,
+        id="mask-unknown-device-ambiguous",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        seen(0, "7", physical_count=1),
+        ["has 1 device:"],
+        None,
+        id="mask-unknown-device-of-one",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        seen(0, "7", physical_count=3),
+        ["3 devices, 0 to 2:"],
+        None,
+        id="mask-unknown-device-of-three",
+    ),
+    pytest.param(
+        "not-visible",
+        "GPU-1",
+        with_machine(seen(1, found=()), "A", "A"),
+        ["no visible device"],
+        "cuda:0",
+        id="not-visible-and-no-mask",
+    ),
     pytest.param("negative-ordinal", -1, seen(2), ["-1"], "cuda:0", id="negative-ordinal"),
     pytest.param("negative-ordinal", -1, seen(0), ["-1"], None, id="negative-ordinal-and-no-device"),
     pytest.param("physical-index", 5, seen(2, "4,5"), ["5", "ordinal 1"], "cuda:1", id="physical-index"),
@@ -302,7 +399,7 @@ SITUATIONS = [
         "mask-unknown-device",
         1,
         seen(1, "0,2", physical_count=2),
-        ["'2'", "2 devices, 0 to 1: "],
+        ["'2'", "2 devices, 0 and 1: "],
         "cuda:0",
         id="mask-unknown-device",
     ),
@@ -347,7 +444,7 @@ SITUATIONS = [
     pytest.param(
         "mask-too-late",
         0,
-        seen(1, driver_count=1, physical_count=2),
+        with_machine(seen(1, driver_count=1, uuids=("GPU-0abc",)), "A", "A"),
         ["unset", "1 device"],
         "cuda:0",
         id="mask-too-late-unset",
@@ -529,8 +626,22 @@ def test_every_code_has_a_situation() -> None:
 
 # The twin of each situation: nearly the same, and the code would be wrong.
 TWINS = [
+    pytest.param("no-local-rank", 0, seen(2, launch_error=NO_RANK), id="no-local-rank:by-ordinal"),
+    pytest.param("no-local-rank", "GPU-0", seen(2, launch_error=NO_RANK, found=()), id="no-local-rank:by-uuid"),
+    pytest.param("no-local-rank", "cuda", seen(2, launch=launched(1)), id="no-local-rank:it-is-told"),
+    pytest.param("launcher-doubt", 0, seen(2, launch=launched(1, caution=CAUTION)), id="launcher-doubt:by-ordinal"),
+    pytest.param("launcher-doubt", "cuda", seen(2, launch=launched(1)), id="launcher-doubt:none"),
     pytest.param(
-        "physical-index", 0, seen(1, "0", driver_count=1, refusal=LOST, refused=("cuda:0",)), id="physical-index:refused"
+        "not-visible",
+        "GPU-1",
+        with_machine(seen(1, "1", found=(0,), driver_count=1, refusal=LOST, refused=("cuda:0",)), "A", "A"),
+        id="not-visible:it-refused",
+    ),
+    pytest.param(
+        "physical-index",
+        0,
+        seen(1, "0", driver_count=1, refusal=LOST, refused=("cuda:0",)),
+        id="physical-index:refused",
     ),
     pytest.param(
         "one-device-per-rank",
@@ -703,6 +814,8 @@ TWINS = [
     pytest.param("mask-too-late", 1, seen(1, "3,4,1", driver_count=1, physical_count=4), id="mask-too-late:cut-short"),
     pytest.param("mask-too-late", 2, seen(2, "0", physical_count=2), id="mask-too-late:the-driver-sleeps"),
     pytest.param("mask-too-late", 2, seen(2, "0", driver_count=2), id="mask-too-late:machine-unknown"),
+    pytest.param("mask-too-late", 1, seen(1, driver_count=1, physical_count=2), id="mask-too-late:one-may-be-lost"),
+    pytest.param("mask-too-late", 2, with_machine(seen(2, driver_count=2), "A", mig=True), id="mask-too-late:divided"),
     pytest.param("mask-too-late", 2, seen(2, driver_count=2, physical_count=2), id="mask-too-late:unset-as-before"),
     pytest.param(
         "mask-too-late", 1, with_machine(seen(1, "MIG-a", driver_count=1), "A"), id="mask-too-late:an-instance"
@@ -825,6 +938,9 @@ def test_every_code_has_a_twin() -> None:
         pytest.param(0, seen(0, "all"), "unset CUDA_VISIBLE_DEVICES", id="all-is-what-unset-means"),
         pytest.param(0, seen(0, "none"), "CUDA_VISIBLE_DEVICES=-1 to hide every device", id="none-is-minus-one"),
         pytest.param(1, seen(1, "0,7", physical_count=2), "CUDA_VISIBLE_DEVICES=0", id="the-part-that-is-here"),
+        pytest.param("cuda", seen(2, launch_error=NO_RANK), "set LOCAL_RANK", id="what-the-launcher-lacks"),
+        pytest.param("cuda", seen(2, launch=launched(1, caution=CAUTION)), "unset LOCAL_RANK", id="what-is-left-over"),
+        pytest.param("cuda", seen(0, cuda_build=None), "install a build with CUDA", id="a-build-with-cuda"),
         pytest.param(0, seen(0, "7", physical_count=2), "unset CUDA_VISIBLE_DEVICES", id="nothing-of-it-is-here"),
         pytest.param(5, seen(2, "4,5"), "use cuda:1", id="the-ordinal-of-a-physical-index"),
         pytest.param(0, seen(0, driver_cuda=11040), "torch for CUDA 11", id="the-build-for-an-old-driver"),
@@ -867,8 +983,25 @@ def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy:
         pytest.param(seen(0), "use the CPU, or make a device visible", id="none"),
         pytest.param(seen(1), "use cuda:0", id="one"),
         pytest.param(seen(2), "use cuda:0 or cuda:1", id="two"),
-        pytest.param(seen(3), "use cuda:0 to cuda:2", id="three"),
-        pytest.param(seen(3, refused=("cuda:0",)), "use cuda:1 to cuda:2", id="the-first-refused"),
+        pytest.param(seen(3), "use one of cuda:0 to cuda:2", id="three"),
+        pytest.param(seen(3, refused=("cuda:0",)), "use one of cuda:1 to cuda:2", id="the-first-refused"),
+        pytest.param(seen(3, refused=("cuda:0", "cuda:1")), "use cuda:2", id="the-first-two-refused"),
+        pytest.param(seen(4, refused=("cuda:3", "cuda:2")), "use cuda:0 or cuda:1", id="the-last-two-refused"),
+        pytest.param(
+            seen(4, launch=launched(2, 4), sharing=SHARED),
+            "use cuda:2, the device of local rank 2",
+            id="that-of-a-worker",
+        ),
+        pytest.param(
+            seen(2, launch=launched(2, 4), sharing=SHARED),
+            "give each worker a device of its own",
+            id="too-few-for-the-workers",
+        ),
+        pytest.param(
+            seen(4, launch=launched(2, 4), sharing=SHARED, refused=("cuda:2",)),
+            "give each worker a device of its own",
+            id="that-of-a-worker-refused",
+        ),
         pytest.param(seen(3, refused=("cuda:2",)), "use cuda:0 or cuda:1", id="the-last-refused"),
         pytest.param(seen(2, refused=("cuda:1",)), "use cuda:0", id="the-other-one-refused"),
         pytest.param(seen(1, refused=("cuda:0",)), "use the CPU, or make a device visible", id="the-only-one-refused"),
@@ -963,6 +1096,24 @@ def test_the_most_specific_reason_comes_first() -> None:
             "no CUDA device can be used: this process sees none, although the machine has 2 CUDA devices",
             id="unusable",
         ),
+        pytest.param(
+            "cuda",
+            seen(1, launch_error=NO_RANK),
+            "cuda:0 was chosen as the only visible device, and others may use it too",
+            id="no-local-rank",
+        ),
+        pytest.param(
+            None,
+            seen(0, accelerator="xpu", accelerator_count=2, launch=launched(3, 4), sharing=SHARED),
+            "no device for local rank 3: 4 workers on this node share 2 visible devices",
+            id="oversubscribed-another-kind",
+        ),
+        pytest.param(
+            None,
+            seen(0, accelerator="xpu", accelerator_count=2, launch=launched(1, 2), refusal="no", refused=("xpu:1",)),
+            "xpu:1 cannot be used: the driver refused it",
+            id="refused-another-kind",
+        ),
         pytest.param("GPU-1", seen(1, found=()), "GPU-1 is invalid: cuda:0 is the only visible device", id="uuid"),
     ],
 )
@@ -982,6 +1133,25 @@ def test_the_asker_is_named() -> None:
     assert "\n  asked for by: LOCAL_RANK='3' (torchrun)\n" in judge(request_for(None), snapshot).render()
 
 
+def test_an_unknown_launcher_is_not_named() -> None:
+    """
+    The variable alone says where the local rank came from.
+    """
+    launch = Launch(launcher="unknown", local_rank=3, sources=(("local_rank", "LOCAL_RANK"),))
+    snapshot = seen(2, launch=launch, variables={"LOCAL_RANK": "3"})
+
+    assert "\n  asked for by: LOCAL_RANK='3'\n" in judge(request_for(None), snapshot).render()
+
+
+def test_the_asker_of_another_kind_is_named() -> None:
+    """
+    A local rank chooses among other accelerators too.
+    """
+    snapshot = seen(0, accelerator="xpu", accelerator_count=2, launch=launched(3, 4), variables={"LOCAL_RANK": "3"})
+
+    assert "\n  asked for by: LOCAL_RANK='3' (torchrun)\n" in judge(request_for("xpu"), snapshot).render()
+
+
 def test_an_asker_without_a_variable_is_named_by_its_rank() -> None:
     """
     A launcher that does not say where its local rank came from is still named.
@@ -999,6 +1169,70 @@ def test_what_needs_no_remedy_has_none() -> None:
 
     assert "[one-device-per-rank]" in text
     assert "fix:" not in text
+
+
+def test_a_local_rank_that_cannot_be_told_keeps_its_words() -> None:
+    """
+    Reason and remedy are those of the error; a value that is quoted in it may have a colon of its own.
+    """
+    error = LocalRankError("torchrun", "LOCAL_RANK", "a: b", "LOCAL_RANK='a: b' is not a local rank: unset LOCAL_RANK")
+    (finding,) = found("no-local-rank", "cuda", seen(1, launch_error=error))
+
+    assert ("LOCAL_RANK='a: b' is not a local rank", "unset LOCAL_RANK") == (finding.reason, finding.remedy)
+
+
+def test_an_error_without_a_remedy_is_a_reason_alone() -> None:
+    """
+    Such as that of a launcher of one's own.
+    """
+    error = LocalRankError("mine", "MY_RANK", None, "MY_RANK is missing")
+    (finding,) = found("no-local-rank", "cuda", seen(1, launch_error=error))
+
+    assert ("MY_RANK is missing", "") == (finding.reason, finding.remedy)
+
+
+@pytest.mark.parametrize("sharing", [None, SHARED], ids=["nothing-known", "shared"])
+@pytest.mark.parametrize("preferred", [7, -1], ids=["past-the-last", "negative"])
+def test_four_workers_are_advised_four_devices(preferred: int, sharing: Sharing | None) -> None:
+    """
+    Who asks for an ordinal that is none, the same in each worker, is told that worker's own device.
+    """
+    advice = [
+        finding.suggestion
+        for rank in range(4)
+        for finding in judge(request_for(preferred), seen(4, launch=launched(rank, 4), sharing=sharing)).findings
+    ]
+
+    assert ["cuda:0", "cuda:1", "cuda:2", "cuda:3"] == advice
+
+
+@given(
+    count=st.integers(1, 9),
+    workers=st.integers(1, 9),
+    preferred=st.integers(-2, -1) | st.integers(9, 12),
+    counted=st.booleans(),
+)
+def test_workers_that_share_a_view_are_never_advised_the_same_device(
+    count: int, workers: int, preferred: int, counted: bool
+) -> None:
+    """
+    However many there are: each is advised a device of its own, or none.
+    """
+    launches = [launched(rank, workers if counted else None) for rank in range(workers)]
+    cases = [judge(request_for(preferred), seen(count, launch=one, sharing=SHARED)) for one in launches]
+    advice = [case.findings[0].suggestion for case in cases if case.findings[0].suggestion is not None]
+
+    assert len(set(advice)) == len(advice)
+    assert workers > count or workers == len(advice)
+
+
+def test_a_local_rank_that_is_left_over_comes_before_the_crowd() -> None:
+    """
+    It explains why there seem to be too many workers.
+    """
+    codes = [finding.code for finding in diagnosis_of(None, seen(2, launch=launched(5, confirmed=False))).findings]
+
+    assert ["stale-local-rank", "oversubscribed"] == codes
 
 
 def test_an_explicit_ordinal_is_nobody_elses() -> None:
@@ -1091,6 +1325,7 @@ LAUNCHES = st.builds(
     rank=st.none() | st.integers(0, 9),
     world_size=st.none() | st.integers(1, 10),
     confirmed=st.booleans(),
+    caution=st.sampled_from([None, CAUTION]),
     sources=st.sampled_from([(), (("local_rank", "LOCAL_RANK"),)]),
 )
 SHARINGS = st.builds(
@@ -1162,12 +1397,15 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Request, Snapshot]:
-    """A request and a reading; the device that it gets may have refused, and the driver may show fewer then."""
+    """A request and a reading; the device that it gets may have refused, another before it, and fewer be shown then."""
     request, snapshot = draw(REQUESTS), draw(snapshots())
     device = resolve(request, snapshot)[0]
     if device in {None, "cpu"} or draw(st.booleans()):
         return request, snapshot
-    refused = replace(snapshot, refused=device, refusal=draw(OUTSIDE.filter(bool)))
+    before = draw(
+        st.lists(st.sampled_from(["cuda:0", "cuda:1", "xpu:0"]).filter(lambda one: one != device), max_size=1)
+    )
+    refused = replace(snapshot, refused=(*before, device), refusal=draw(OUTSIDE.filter(bool)))
     if device.startswith("cuda") and draw(st.booleans()):
         shown = draw(st.integers(0, snapshot.device_count))
         refused = replace(refused, driver_count=shown, device_count=shown)
