@@ -219,6 +219,8 @@ def _devices(snapshot: Snapshot, trials: Sequence[Report], vitals: Vitals) -> It
     for ordinal in range(snapshot.device_count):
         trial = trials[ordinal] if trials else {"state": "untried", "said": "", "seconds": None}
         device = machine.get(str(trial.get("uuid"))) or (expected[ordinal] if expected else None)
+        if trial["state"] == "absent":  # the driver shows fewer than were expected, and which are missing is not known
+            device = None
         free, total, capability = vitals.get(device.index if device else -1, (None, None, None))
         yield {
             "ordinal": ordinal,

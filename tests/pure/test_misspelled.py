@@ -97,7 +97,7 @@ def test_every_slip_is_named_in_the_order_of_the_environment() -> None:
     [
         pytest.param(["x" * 10**6], id="a-long-name"),
         pytest.param(["CUDA_VISIBLE_DEVICE" + "S" * 10**6], id="a-long-tail"),
-        pytest.param([f"VARIABLE_NUMBER_{n:05}" for n in range(20_000)], id="many-names-as-long-as-the-right-one"),
+        pytest.param([f"VARIABLE_NUMBER_{n:05}" for n in range(2_000)], id="many-names-as-long-as-the-right-one"),
         pytest.param(["\ud800" * 20, "\x00" * 20], id="no-text-at-all"),
     ],
 )
