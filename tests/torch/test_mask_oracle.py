@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 import torch
@@ -133,3 +134,18 @@ def test_where_torchs_parser_fails_the_entry_is_unreadable(raw: str) -> None:
 
     assert (0,) == mask.entries
     assert "mask-unreadable" == mask.defects[-1].code
+
+
+def test_under_a_lower_limit_of_digits_torchs_parser_fails_where_ours_ends_the_list() -> None:
+    """
+    The interpreter's limit is this process's own, and decides about both.
+    """
+    limit, raw = sys.get_int_max_str_digits(), "0," + "1" * 700
+    sys.set_int_max_str_digits(640)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            theirs, ours = torchs_entries(raw, patch), parse_mask(raw).entries
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+    assert (None, (0,)) == (theirs, ours)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import logging
+import os
 import pickle
 from typing import Any
 
@@ -151,6 +152,106 @@ def test_without_an_answer_the_diagnosis_is_raised(fake_cuda: InstallFakeCuda, c
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
 
 
+class Accelerator:
+    """What `torch.accelerator` is to us on a machine with devices of another kind."""
+
+    def __init__(self, kind: str, count: int) -> None:
+        self.current = torch.device(kind)
+        self.device_count = lambda: count
+
+    def current_accelerator(self) -> torch.device:
+        return self.current
+
+
+@pytest.mark.parametrize("answer", ["mps", "mps:0", torch.device("mps")], ids=["kind", "ordinal", "device"])
+def test_a_policy_may_choose_another_accelerator(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    """
+    Also where the request was for CUDA, and nobody had looked for another kind.
+    """
+    fake_cuda(0)
+    monkeypatch.setattr(torch, "accelerator", Accelerator("mps", 1), raising=False)
+
+    with pytest.warns(safedev.FallbackWarning, match="using mps:0 instead"):
+        assert torch.device("mps", 0) == safedev.select_device("cuda", fallback=lambda _: answer)
+
+
+def test_a_policy_may_choose_by_uuid(fake_cuda: InstallFakeCuda) -> None:
+    """
+    The device is found under the mask, as for a request.
+    """
+    machine = fake_cuda(4, environ={"CUDA_VISIBLE_DEVICES": "3,1"})
+
+    with pytest.warns(safedev.FallbackWarning, match="using cuda:1 instead"):
+        assert cuda(1) == safedev.select_device(9, fallback=lambda _: machine.devices[1].uuid)
+
+
+@pytest.mark.parametrize("answer", ["xpu", "GPU-77"], ids=["another-kind", "uuid"])
+def test_a_policy_that_chose_what_is_not_there_is_named(fake_cuda: InstallFakeCuda, answer: str) -> None:
+    """
+    With its answer.
+    """
+
+    def mine(_: Diagnosis) -> str:
+        return answer
+
+    fake_cuda(1)
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.select_device(9, fallback=mine)
+
+    assert f"mine chose {answer}, which cannot be had either" == caught.value.declined
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        pytest.param(1.5, "1.5 is no device", id="float"),
+        pytest.param(True, "True is no device", id="truth-value"),
+        pytest.param("gpu0", "'gpu0' is no device (did you mean 'cuda:0'?)", id="gpu"),
+        pytest.param("", "'' is no device", id="empty-text"),
+        pytest.param([0], "a value of type list is no device", id="list"),
+        pytest.param(b"cpu", "a value of type bytes is no device", id="bytes"),
+        pytest.param("\x1b[31m" * 1000, "(5000 characters) is no device", id="escape-codes"),
+    ],
+)
+@pytest.mark.parametrize("choose", [safedev.select_device, safedev.set_device])
+def test_a_policy_that_answers_nonsense_is_named(
+    fake_cuda: InstallFakeCuda, choose: Any, answer: Any, shown: str
+) -> None:
+    """
+    With its answer, below the diagnosis of the request; the error is the one that callers wait for, and travels.
+    """
+
+    def mine(_: Diagnosis) -> Any:
+        return answer
+
+    fake_cuda(1)
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        choose(9, fallback=mine)
+
+    assert caught.value.declined.startswith("mine answered with no device: ")
+    assert caught.value.declined.endswith(shown)
+    assert f"{caught.value.diagnosis.render()}\n  fallback: {caught.value.declined}" == str(caught.value)
+    assert str(caught.value).replace("\n", "").isprintable()
+    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+
+def test_nobody_is_named_where_nobody_was_asked(fake_cuda: InstallFakeCuda) -> None:
+    """
+    "raise" is no fallback.
+    """
+    fake_cuda(1)
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.select_device(9, fallback="raise")
+
+    assert "" == caught.value.declined
+    assert "fallback:" not in str(caught.value)
+
+
 def test_a_policy_is_asked_once(fake_cuda: InstallFakeCuda) -> None:
     """
     With the diagnosis of the request that was refused.
@@ -185,6 +286,72 @@ def test_the_default_policy_does_not_crowd_a_device(fake_cuda: InstallFakeCuda) 
         safedev.select_device()
 
     assert "oversubscribed" in codes(caught.value.diagnosis)
+    assert "'cuda:0' declined, since other workers of this launch would be on cuda:0 too" == caught.value.declined
+
+
+@pytest.mark.parametrize("preferred", [7, -1], ids=["past-the-last", "negative"])
+def test_the_workers_of_one_launch_are_advised_apart(fake_cuda: InstallFakeCuda, preferred: int) -> None:
+    """
+    All ask for the same ordinal, which is none; each is advised its own device.
+    """
+    advice = []
+    for rank in range(4):
+        fake_cuda(4, environ=torchrun(rank, 4))
+        advice += [finding.suggestion for finding in safedev.diagnose(preferred).findings]
+
+    assert ["cuda:0", "cuda:1", "cuda:2", "cuda:3"] == advice
+
+
+# ---- a mask that came too late
+
+
+@pytest.mark.parametrize(
+    ("changed", "preferred"),
+    [
+        pytest.param("2", None, id="fewer-than-the-driver-shows"),
+        pytest.param("2", 1, id="by-ordinal"),
+        pytest.param("0,1,2", None, id="fewer-but-several"),
+        pytest.param("", 0, id="hidden-since"),
+    ],
+)
+@pytest.mark.parametrize("choose", [safedev.select_device, safedev.set_device])
+def test_a_mask_that_came_too_late_is_a_warning(
+    fake_cuda: InstallFakeCuda, choose: Any, changed: str, preferred: Any
+) -> None:
+    """
+    The device is had, and it may not be the one that the mask means: that is told at the caller's line.
+    """
+    fake_cuda(4)
+    torch.cuda.init()
+    os.environ["CUDA_VISIBLE_DEVICES"] = changed
+    with pytest.warns(safedev.MaskWarning, match=r"\[mask-too-late\]") as caught:
+        device = choose(preferred)
+
+    assert cuda(preferred or 0) == device
+    assert (1, __file__) == (len(caught), caught[0].filename)
+    assert "choose(preferred)" in linecache.getline(__file__, caught[0].lineno)
+
+
+@pytest.mark.parametrize(
+    ("count", "mask"),
+    [
+        pytest.param(4, None, id="no-mask"),
+        pytest.param(4, "2,1", id="the-drivers-own"),
+        pytest.param(2, "1,7,0", id="a-number-that-is-not-here"),
+        pytest.param(2, "1,x", id="a-defect"),
+    ],
+)
+@pytest.mark.parametrize("choose", [safedev.select_device, safedev.set_device])
+def test_a_mask_that_the_driver_has_read_is_no_warning(
+    fake_cuda: InstallFakeCuda, choose: Any, count: int, mask: str | None
+) -> None:
+    """
+    Another number of entries than of devices has other reasons too.
+    """
+    fake_cuda(count, environ={} if mask is None else {"CUDA_VISIBLE_DEVICES": mask})
+    torch.cuda.init()
+
+    assert cuda(0) == choose()
 
 
 # ---- the local rank
@@ -234,11 +401,16 @@ def test_without_a_local_rank_the_only_device_is_a_warning(fake_cuda: InstallFak
     Several processes, one visible device: no local rank is needed, and that is said.
     """
     fake_cuda(1, environ=WITHOUT_A_RANK)
-    with pytest.warns(safedev.LocalRankWarning, match="cuda:0 was chosen without a local rank") as caught:
+    with pytest.warns(safedev.LocalRankWarning) as caught:
         device = safedev.select_device()
+    first, *others = str(caught[0].message).splitlines()
 
     assert cuda(0) == device
     assert __file__ == caught[0].filename
+    assert "cuda:0 was chosen as the only visible device, and others may use it too" == first
+    assert "  why: WORLD_SIZE='4' counts several processes" in others[0]
+    assert others[0].endswith(" [no-local-rank]")
+    assert others[1].startswith("  fix: set LOCAL_RANK")
 
 
 @pytest.mark.parametrize("ask", [safedev.select_device, safedev.set_device, safedev.diagnose])
@@ -351,6 +523,68 @@ def test_a_refusal_without_a_way_out_is_raised(
         safedev.set_device(0, fallback=fallback)
 
     assert code in codes(caught.value.diagnosis)
+    assert ("faults" in options) is isinstance(caught.value.__cause__, _torch.REFUSALS)  # else the reading refused it
+    assert not isinstance(caught.value.__cause__, safedev.SafedevError)
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, *devices: torch.device) -> dict[torch.device, Exception]:
+    """These devices cannot be made current; the errors, by device."""
+    errors: dict[torch.device, Exception] = {one: RuntimeError(f"CUDA error: {one} is busy") for one in devices}
+
+    def make_current(device: torch.device) -> None:
+        if device in errors:
+            raise errors[device]
+
+    monkeypatch.setattr(_torch, "make_current", make_current)
+    return errors
+
+
+def test_the_drivers_own_error_is_the_cause(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The very one that was raised, with its traceback.
+    """
+    fake_cuda(2)
+    errors = refusing(monkeypatch, cuda(1))
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.set_device(1, fallback="raise")
+
+    assert caught.value.__cause__ is errors[cuda(1)]
+
+
+def test_a_fallback_after_a_refusal_warns_at_the_callers_line(fake_cuda: InstallFakeCuda) -> None:
+    """
+    As any other fallback.
+    """
+    fake_cuda(2, faults={1: "exclusive"})
+    with pytest.warns(safedev.FallbackWarning) as caught:
+        safedev.set_device(1)
+
+    assert (1, __file__) == (len(caught), caught[0].filename)
+    assert "safedev.set_device(1)" in linecache.getline(__file__, caught[0].lineno)
+    assert str(caught[0].message).endswith("\n  using cuda:0 instead")
+
+
+@pytest.mark.parametrize(
+    ("count", "suggestion"), [pytest.param(3, "cuda:2", id="a-third"), pytest.param(2, "cpu", id="none-is-left")]
+)
+def test_a_second_refusal_suggests_neither_device(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, count: int, suggestion: str
+) -> None:
+    """
+    The cause is the second error, and what has refused once is not suggested again.
+    """
+    fake_cuda(count)
+    torch.cuda.init()
+    errors = refusing(monkeypatch, cuda(0), cuda(1))
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.set_device(0, fallback=lambda _: 1)
+
+    assert caught.value.__cause__ is errors[cuda(1)]
+    assert ("cuda:0", "cuda:1") == caught.value.diagnosis.snapshot.refused
+    assert [suggestion] == [finding.suggestion for finding in caught.value.diagnosis.findings]
+    assert "cuda:1 is busy" in str(caught.value)
 
 
 def test_a_policy_is_not_asked_again_when_its_own_choice_refuses(fake_cuda: InstallFakeCuda) -> None:
@@ -380,6 +614,15 @@ def test_what_torch_raises_for_the_cpu_is_torchs(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(RuntimeError, match=r"^broken$"):
         safedev.set_device("cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.complex64], ids=str)
+def test_a_tensor_that_is_no_integer_is_a_type_error(dtype: torch.dtype) -> None:
+    """
+    Truth values among them, which torch lets stand for an index.
+    """
+    with pytest.raises(TypeError, match=r"^a value of type Tensor is no device: give an ordinal"):
+        safedev.select_device(torch.tensor(1, dtype=dtype))  # type: ignore[arg-type]
 
 
 # ---- the diagnosis
