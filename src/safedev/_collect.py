@@ -201,10 +201,10 @@ def _of_case(case: Diagnosis, *, known: bool) -> Iterator[Levelled]:
         if known or finding.code.startswith(MADE_OF_TEXT):
             yield level_of(finding.code, case, known=known), finding
     if known and case.device == "cpu":  # which is in order, and seldom what a run is started for
-        codes = {finding.code for finding in case.findings}
+        codes, able = {finding.code for finding in case.findings}, snapshot.cuda_build or snapshot.hip_build
         for finding in judge(request_for("cuda"), snapshot).findings:
             if finding.code not in codes:
-                remedy = _NO_DEVICE if finding.code == "no-cuda-device" else finding.remedy
+                remedy = _NO_DEVICE if able and finding.code == "no-cuda-device" else finding.remedy
                 yield "warning", replace(finding, remedy=remedy)
 
 

@@ -344,6 +344,24 @@ def test_what_torch_says_of_numpy_is_not_shown(fake_cuda: InstallFakeCuda, monke
     assert ["another matter"] == [str(warning.message) for warning in caught]
 
 
+@pytest.mark.parametrize(
+    ("build", "words"), [pytest.param("13.0", "nvidia-smi", id="cuda"), pytest.param(None, "install a build", id="cpu")]
+)
+def test_without_a_device_the_advice_fits_the_build(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, build: str | None, words: str
+) -> None:
+    """
+    A build without CUDA sees no device, whatever the machine has.
+    """
+    fake_cuda(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.version, "cuda", build)
+        report = collect()
+
+    assert [("warning", "no-cuda-device")] == codes(report)
+    assert words in report["findings"][0]["remedy"]
+
+
 def test_only_variables_that_are_read_are_told(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     No token, no path: the environment is never copied.
@@ -541,6 +559,19 @@ class TestTrials:
 
         assert [("warning", "device-slow")] == codes(report)
         assert "1 device, usable (cuda:0 slow); this process would use cuda:0" == report["verdict"]
+
+    def test_an_absent_device_has_no_physical_index(
+        self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Which one the driver left out is not known: it may be any of those that NVML lists.
+        """
+        sound = {"state": "sound", "said": "", "seconds": 0.1}
+        absent = {"state": "absent", "said": "CUDA error: invalid device ordinal", "seconds": 0.1}
+        monkeypatch.setattr(_collect, "try_devices", lambda ordinals, seconds: [sound, absent, absent])
+        fake_cuda(2)
+
+        assert [0, None] == [device["physical_index"] for device in collect()["devices"]]
 
     def test_counting_that_never_ends_is_told(
         self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
@@ -838,3 +869,54 @@ class TestTheTrialItself:
             told += [key for key, _ in _torch.exercise(2)]
 
         assert [] == told
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        pytest.param(BrokenPipeError(32, "Broken pipe"), 0, "", id="whoever-reads-has-read-enough"),
+        pytest.param(OSError(28, "No space left on device"), 1, "could not be written", id="the-disk-is-full"),
+    ],
+)
+def test_a_report_that_cannot_be_written(
+    fake_cuda: InstallFakeCuda,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    error: OSError,
+    status: int,
+    said: str,
+) -> None:
+    """
+    A reader that has gone is no fault; a report that is lost is one, and no traceback.
+    """
+    fake_cuda(1)
+    with (tmp_path / "out").open("w") as out:
+
+        class Lost:
+            def isatty(self) -> bool:
+                return False
+
+            def write(self, text: str) -> int:
+                raise error
+
+            def fileno(self) -> int:
+                return out.fileno()
+
+        monkeypatch.setattr(sys, "stdout", Lost())
+        answer = _audit.main(["--no-allocate"])
+
+    assert status == answer
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_standard_output_the_status_still_tells(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A program started with its output closed has none; that is no error.
+    """
+    fake_cuda(1)
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert 0 == _audit.main(["--no-allocate"])
