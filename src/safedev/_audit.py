@@ -53,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return parser.error(str(error))
     except KeyboardInterrupt:
         return 130
-    _print(json.dumps(report) if options.json else text)
-    return int(report["status"])
+    return int(report["status"]) if _print(json.dumps(report) if options.json else text) else 1
 
 
 def _explain(spec: str) -> Report:
@@ -81,16 +80,24 @@ def _lines(text: str) -> str:
     return "\n".join(map(plain, text.split("\n")))
 
 
-def _print(text: str) -> None:
+def _print(text: str) -> bool:
+    """Print the report; False where it could not be written."""
+    if sys.stdout is None:  # closed before this program was started
+        return True
     try:
         sys.stdout.write(f"{text}\n")  # in one piece: the workers of a launch print at the same time
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has read enough; Python flushes once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        if isinstance(error, BrokenPipeError):  # whoever reads has read enough
+            return True
+        sys.stderr.write(f"safedev: the report could not be written: {error}\n")
+        return False
+    return True
 
 
 def _render(report: Report) -> str:
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         return render(report)
     plainly = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or sys.platform == "win32"
     return render(report, width=shutil.get_terminal_size().columns, colour=not plainly)

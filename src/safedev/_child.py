@@ -77,7 +77,9 @@ class _Fork:
 
     def read(self, deadline: float) -> tuple[bytes, str | None]:
         text = b""
-        while select.select([self.reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        poll = select.poll()  # select() refuses descriptors from 1024 up
+        poll.register(self.reader, select.POLLIN)
+        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             piece = os.read(self.reader, 1 << 16)
             if not piece:
                 self.wait(time.monotonic() + 1)
@@ -166,7 +168,10 @@ def _signals_raise() -> Generator[None]:
         raise SystemExit(128 + number)
 
     names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, stop) for name in names if (number := getattr(signal, name, None))}
+    numbers = [number for name in names if (number := getattr(signal, name, None))]
+    # What is ignored stays so (nohup), and a handler that is not Python's could not be put back.
+    kept = {signal.SIG_IGN, None}
+    before = {number: signal.signal(number, stop) for number in numbers if signal.getsignal(number) not in kept}
     try:
         yield
     finally:

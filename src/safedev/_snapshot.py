@@ -169,7 +169,7 @@ def expected_devices(snapshot: Snapshot) -> list[PhysicalDevice | None]:
     return told
 
 
-def overtaken(snapshot: Snapshot) -> bool:
+def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
     """Whether the mask, as it is now, is not the one that the driver started under; False where that cannot be told.
 
     A device that NVML counts and cannot ask about is taken for lost: no driver shows it, whatever the mask.

@@ -237,3 +237,18 @@ def test_the_handlers_of_the_program_are_put_back() -> None:
     in_children([(says(b""), "")], LONG)
 
     assert before == {name: signal.getsignal(name) for name in before}
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """
+    Under ``nohup`` a hang-up is ignored, and the audit goes on; what is not ignored ends it.
+    """
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _child._signals_raise():
+            hangup, end = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert signal.SIG_IGN == hangup
+    assert callable(end)
