@@ -313,7 +313,8 @@ def test_a_warning_of_another_thread_is_shown_as_the_program_shows_it(monkeypatc
     shown = []
     elsewhere(monkeypatch, "user")
     with warnings.catch_warnings():
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("always", module="user$")  # the name of a module is not known any more afterwards
         monkeypatch.setattr(warnings, "showwarning", lambda *one: shown.append((str(one[0]), *one[1:4])))
         read(0)
 
