@@ -940,6 +940,30 @@ def test_a_write_that_reaches_no_library_is_refused(monkeypatch: pytest.MonkeyPa
     assert {"OTHER": "x"} == replaced
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "words"),
+    [
+        pytest.param({MASK: "1"}, None, "is '1' in os.environ, and unset in the environment", id="set-here-alone"),
+        pytest.param({}, "0", "is unset in os.environ, and '0' in the environment", id="set-there-alone"),
+        pytest.param({MASK: "1"}, "0", "is '1' in os.environ, and '0' in the environment", id="otherwise"),
+    ],
+)
+def test_reading_a_mask_that_no_library_sees_warns(
+    monkeypatch: pytest.MonkeyPatch, here: dict[str, str], there: str | None, words: str
+) -> None:
+    """
+    Where os.environ was replaced, what it holds is not what the driver will read.
+    """
+    if there is not None:
+        monkeypatch.setenv(MASK, there)
+    monkeypatch.setattr(os, "environ", here)
+    with pytest.warns(MaskWarning, match=r"\[mask-not-in-force\]") as caught:
+        guard_visible_devices()
+
+    assert words in str(caught[0].message).splitlines()[0]
+    assert (1, __file__) == (len(caught), caught[0].filename)
+
+
 # ---- for any input
 
 DEVICES = st.one_of(
