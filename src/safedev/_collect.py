@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import platform
@@ -108,7 +109,7 @@ def level_of(code: str, case: Diagnosis, *, known: bool = True) -> str:
 def torch_missing() -> Finding | None:
     """Import torch; tell why that cannot be done, or None."""
     try:
-        from safedev import _torch  # noqa: F401 - for the first time here, where it may fail
+        importlib.import_module("safedev._torch")
     except Exception as error:  # noqa: BLE001 - a broken torch fails to be imported in many ways
         words = quoted(f"{type(error).__name__}: {error}", 160)
         remedy = "install torch: https://pytorch.org/get-started/locally/ has the command"
