@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import re
-import runpy
 import sys
 import tarfile
 import zipfile
@@ -160,7 +160,7 @@ def test_the_package_can_be_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(sys, "argv", ["safedev", "--version"])
 
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module("safedev", run_name="__main__")
+        importlib.import_module("safedev.__main__")
 
     assert 0 == ended.value.code
     assert "safedev" in capsys.readouterr().out

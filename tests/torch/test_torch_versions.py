@@ -7,19 +7,15 @@ import os
 import threading
 import warnings
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 
-import safedev
 from safedev import _driver, _nvml, _torch
 from safedev._mask import parse_mask
 from safedev._request import request_for
 from safedev._snapshot import PhysicalDevice, Snapshot, Variables
-
-if TYPE_CHECKING:
-    from safedev.testing import InstallFakeCuda
 
 NOTHING: dict[str, Any] = {"is_available": lambda: False, "device_count": lambda: 0}
 
@@ -696,23 +692,3 @@ def test_an_answer_that_the_counts_decide_needs_no_more(monkeypatch: pytest.Monk
     monkeypatch.setattr(_torch, "_accelerator", lambda: pytest.fail("torch was asked"))
 
     assert snapshot is complete(answer, snapshot)
-
-
-@pytest.mark.parametrize(
-    ("version", "touched"),
-    [pytest.param("2.7.1", True, id="before-2.8"), pytest.param("2.8.0", False, id="from-2.8")],
-)
-def test_the_current_device_is_touched_where_set_device_does_not(
-    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, version: str, touched: bool
-) -> None:
-    """
-    Before torch 2.8, ``set_device`` made no context on the device that is current already, and so could not be refused.
-    """
-    fake_cuda(1)
-    asked: list[torch.device] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
-        patched.setattr(torch.cuda, "mem_get_info", asked.append)
-        safedev.set_device(0)
-
-    assert [torch.device("cuda:0")] * touched == asked
