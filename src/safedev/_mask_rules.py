@@ -102,7 +102,7 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     now = "is unset" if snapshot.mask.raw is None else f"is {quoted(snapshot.mask.raw)}"
     yield Finding(
         code="mask-too-late",
-        reason=f"{CUDA_VISIBLE_DEVICES} {now} now, and the driver had started before it was changed: it holds to "
+        reason=f"{snapshot.mask.variable} {now} now, and the driver had started before it was changed: it holds to "
         f"{counted(snapshot.driver_count, 'device')}",
         remedy="set the mask before anything starts CUDA: in the shell, or by guard_visible_devices() at the top of "
         f"the program; here, {use_one_of(snapshot)}",

@@ -210,7 +210,8 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
         if snapshot.driver_count not in {None, len(snapshot.mask.entries)} and snapshot.mask.raw is not None:
             diagnosis = _judge(request, snapshot, environ)
             if any(finding.code == "mask-too-late" for finding in diagnosis.findings):
-                warnings.warn(diagnosis.render(), MaskWarning, stacklevel=3)
+                words = f"{snapshot.mask.variable} was changed after CUDA had started: {device} is not what it says"
+                warnings.warn(f"{words}\n{diagnosis.render()}", MaskWarning, stacklevel=3)
         return _torch.to_device(device), request, environ, snapshot
     if remark == "no-local-rank" and device is None and snapshot.launch_error is not None:
         raise snapshot.launch_error
