@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import safedev
-from safedev import _child, _collect, _nvml, _torch, _trial, launchers
+from safedev import _child, _collect, _driver, _nvml, _torch, _trial, launchers
 from safedev._audit import main
 from safedev._collect import collect
 from safedev.testing import launched_by
@@ -270,6 +270,7 @@ def test_a_build_without_cuda_on_a_machine_with_gpus(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(_nvml, "inventory", lambda: None)
     monkeypatch.setattr(_nvml, "count", lambda: 4)
+    monkeypatch.setattr(_driver, "in_bad_fork", lambda: False)  # another test of this process may have armed torch
     report = collect()
 
     assert [("fault", "torch-without-cuda")] == codes(report)
