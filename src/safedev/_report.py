@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from safedev._snapshot import OTHER_MASKS
 from safedev._text import counted, marked, quoted
 
 TYPE_CHECKING = False
@@ -165,7 +166,7 @@ def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]
         _wrap(f"{versions['driver']}{serves}" if versions["driver"] else "unknown: NVML does not answer", room),
     )
     yield "mask", _mask(report, room)
-    for name in _ALSO:
+    for name in OTHER_MASKS:
         if name in report["variables"]:
             yield "", _wrap(f"{name}={quoted(report['variables'][name])}", room)
     yield "launcher", _wrap(_launcher(report), room, "  ")
@@ -185,7 +186,6 @@ def _past_end(report: Report) -> str:
 
 
 _BUILDS = (("CUDA", "torch_cuda"), ("HIP", "torch_hip"))
-_ALSO = ("CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def _mask(report: Report, room: int | None) -> list[str]:

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from safedev.launchers import Launch
 
 
+OTHER_MASKS = (
+    "CUDA_DEVICE_ORDER",
+    "NVIDIA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR",
+    "ASCEND_RT_VISIBLE_DEVICES",
+)
+"""What else hides, orders or hands out devices of any maker; shown beside the mask."""
+
+
 class Variables(Mapping[str, str]):
     """An environment that is read by name, each name once, and that remembers which were set.
 

@@ -13,9 +13,9 @@ from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._misspelled import misspelled
 from safedev._resolve import too_old
-from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
+from safedev._rocm import HIP_VISIBLE_DEVICES
 from safedev._sharing import sharing_of
-from safedev._snapshot import Snapshot, expected_devices
+from safedev._snapshot import OTHER_MASKS, Snapshot, expected_devices
 from safedev._text import LIMIT
 from safedev.errors import LocalRankError
 from safedev.launchers import detect_launch
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Launched = tuple[Launch | None, LocalRankError | None, Sharing | None]
 
 # Read to explain; nothing is decided by them.
-SHOWN = (CUDA_VISIBLE_DEVICES, "CUDA_DEVICE_ORDER", HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, "NVIDIA_VISIBLE_DEVICES")
+SHOWN = (CUDA_VISIBLE_DEVICES, *OTHER_MASKS)
 
 # `warnings.catch_warnings` in two threads at once can leave the filters changed for good. One lock for each process: a
 # child must not inherit one that another thread of its parent held when it was forked.

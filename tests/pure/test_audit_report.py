@@ -444,3 +444,18 @@ def test_plain_letters_stay_as_they_are() -> None:
     A backslash is no danger, and what has been escaped already is not escaped again.
     """
     assert r"C:\dir \x1b \x1b" == plain("C:\\dir \\x1b \033")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("ZE_AFFINITY_MASK", id="level-zero"),
+        pytest.param("ONEAPI_DEVICE_SELECTOR", id="sycl"),
+        pytest.param("ASCEND_RT_VISIBLE_DEVICES", id="ascend"),
+    ],
+)
+def test_masks_of_other_makers_are_shown(name: str) -> None:
+    """
+    They hide devices, too; they are shown as they are, and not judged.
+    """
+    assert f"{name}='0,1'" in render(report("sound", variables={name: "0,1"}))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from safedev import launchers
 from safedev._launch import FIELDS, EnvLauncher
 from safedev._misspelled import misspelled
+from safedev._snapshot import OTHER_MASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 
 # Beside the launchers of the table: masks and order, what shows a pod, and what torch reads to count or sets itself.
 _NAMES = frozenset({
-    "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+    "CUDA_VISIBLE_DEVICES", *OTHER_MASKS,
     "CLOUD_ML_JOB_ID", "KUBERNETES_SERVICE_HOST", "SM_CURRENT_HOST",
     "CUDA_MODULE_LOADING", "PYTORCH_NVML_BASED_CUDA_CHECK",
 })  # fmt: skip
