@@ -31,6 +31,7 @@ def sum_of_ranks(launch: Launch) -> int:
     dist.init_process_group("gloo", rank=launch.rank, world_size=launch.world_size, timeout=timedelta(seconds=PATIENCE))
     ranks = torch.tensor([launch.rank])
     dist.all_reduce(ranks)
+    dist.barrier()  # gloo may abort a worker whose peer has left
     dist.destroy_process_group()
     return int(ranks)
 
