@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from safedev._launch import UNKNOWN
 from safedev._resolve import resolve
@@ -86,9 +86,7 @@ def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
     findings: list[Finding] = []
     for rule in RULES:
         findings += rule(bare, findings)
-    return Diagnosis(
-        request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=tuple(findings)
-    )
+    return replace(bare, findings=tuple(findings))
 
 
 def describe_visible(count: int, kind: str = "cuda") -> str:

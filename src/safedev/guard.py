@@ -78,7 +78,7 @@ def guard_visible_devices(
     world = os.environ if environ is None else environ
     mask = parse_mask(world.get(CUDA_VISIBLE_DEVICES))
     overtaken = None
-    if environ is None and "ctypes" in sys.modules:  # without it nobody in this process has started the driver
+    if environ is None and "ctypes" in sys.modules:  # nearly all that start the driver load it, torch included
         from safedev import _late
 
         overtaken = _late.out_of_force(mask, world) or (_late.not_in_force(mask) if devices is None else None)
