@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safedev._misspelled import misspelled
 
@@ -74,6 +76,22 @@ def test_a_name_that_exists_is_no_slip(name: str) -> None:
     Names of variables that some program reads, and names that are far from the right one, raise no alarm.
     """
     assert () == misspelled([name])
+
+
+LETTERS = st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0")
+
+
+@given(edits=st.lists(st.tuples(st.sampled_from("idc"), st.integers(0, 19), LETTERS), min_size=1, max_size=2))
+def test_two_slips_are_seen_wherever_they_are(edits: list[tuple[str, int, str]]) -> None:
+    """
+    Letters put in, left out or changed, at any two places.
+    """
+    letters = list("CUDA_VISIBLE_DEVICES")
+    for kind, place, letter in edits:
+        letters[place : place + (kind != "i")] = [] if kind == "d" else [letter]
+    name = "".join(letters)
+
+    assert (() if name == "CUDA_VISIBLE_DEVICES" else (name,)) == misspelled([name])
 
 
 def test_three_letters_are_another_name() -> None:
