@@ -7,7 +7,11 @@ import os
 import sys
 
 if sys.platform != "win32":
-    from _ctypes import dlopen
+    from _ctypes import dlopen, dlsym
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
 _GETENV = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)
@@ -22,15 +26,21 @@ def ask(name: str, function: str) -> tuple[int, int] | None:
     handle = loaded(name)
     if handle is None:
         return None
-    # `CDLL(name)` would make a class for the library's functions, which costs ten times the question.
-    library = ctypes.CDLL.__new__(ctypes.CDLL)
-    library._handle = handle  # noqa: SLF001 - all that a prototype needs of it
     answer = ctypes.c_int()
     try:
-        status: int = _QUESTION((function, library))(ctypes.byref(answer))
-    except AttributeError:  # a stand-in for the library, without its functions
+        status: int = _function(handle, function)(ctypes.byref(answer))
+    except (AttributeError, OSError):  # a stand-in for the library, without its functions
         return None
     return status, answer.value
+
+
+def _function(handle: int, name: str) -> Callable[[object], int]:
+    """The function *name* of a library; a `CDLL(...)` would make a class for it, at ten times the question's cost."""
+    if sys.platform == "win32":
+        library = ctypes.CDLL.__new__(ctypes.CDLL)
+        library._handle = handle  # noqa: SLF001 - all that a prototype needs of it
+        return _QUESTION((name, library))
+    return _QUESTION(dlsym(handle, name))
 
 
 def environment(name: str) -> str | None:
@@ -40,8 +50,8 @@ def environment(name: str) -> str | None:
     """
     if sys.platform == "win32":
         return os.environ.get(name)
-    # The program itself, as a library; a `CDLL(None)` would be made anew for each call, at ten times the cost.
-    value: bytes | None = _GETENV(("getenv", ctypes.pythonapi))(os.fsencode(name))
+    getenv = _GETENV(dlsym(ctypes.pythonapi._handle, "getenv"))  # noqa: SLF001 - that of the program itself
+    value: bytes | None = getenv(os.fsencode(name))
     return None if value is None else os.fsdecode(value)
 
 

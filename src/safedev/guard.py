@@ -86,6 +86,8 @@ def guard_visible_devices(
         _warn(mask, world, overtaken)
     elif overtaken:
         raise MaskTooLateError(mask, overtaken)
+    if devices is None and order is None:
+        return mask
     change = _change(mask, world, devices, order)
     if not change:
         return mask
