@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from safedev._launch import UNKNOWN
+from safedev._quick import changed, quickly
 from safedev._resolve import resolve
 from safedev._text import counted, marked, quoted
 
@@ -18,7 +19,7 @@ OBSERVATIONS = frozenset({"one-device-per-rank"})
 """Codes of findings that tell what is, and no fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One reason, with one remedy, under a stable code.
 
@@ -37,7 +38,7 @@ class Finding:
     span: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Diagnosis:
     """What became of a request, and why.
 
@@ -75,6 +76,9 @@ class Diagnosis:
         return "\n".join(lines)
 
 
+_diagnosis_of = quickly(Diagnosis)
+
+
 def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
     """Judge *request* by *snapshot*, and nothing else."""
     from safedev._rules import RULES  # a rule makes findings, so it stands above this module
@@ -82,11 +86,11 @@ def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
     device, ordinal, remark = resolve(request, snapshot)
     if device in snapshot.refused:
         device = None
-    bare = Diagnosis(request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=())
+    bare = _diagnosis_of(request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=())
     findings: list[Finding] = []
     for rule in RULES:
         findings += rule(bare, findings)
-    return replace(bare, findings=tuple(findings))
+    return changed(bare, findings=tuple(findings))
 
 
 def describe_visible(count: int, kind: str = "cuda") -> str:

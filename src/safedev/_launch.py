@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from safedev._quick import quickly
 from safedev._text import quoted
 from safedev.errors import LocalRankError
 
@@ -20,7 +21,7 @@ FIRST_PSEUDO_STEP = 0xFFFFFFF0
 FIELDS = ("local_rank", "rank", "world_size", "node_rank", "local_world_size")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Launch:
     """What is known of the launch that this process belongs to. All numbers come from one launcher.
 
@@ -53,6 +54,10 @@ class Launch:
         return self.sources[0][1] if self.sources else ""
 
 
+_launched = quickly(Launch)
+
+# Nearly all that is read, told without a call: `number()` of each would take longer than its reading.
+_SMALL: dict[str | None, int] = {str(value): value for value in range(128)}
 UNSET = frozenset({None, "", "-1"})  # empty and -1 mean unset to most who write them
 
 
@@ -127,15 +132,18 @@ class EnvLauncher:
         for source in self._plan:
             name, variable = source
             text = get(variable)
-            if text and text.isdigit() and len(text) <= 18 and text.isascii():  # number(), without its call
-                if name not in values:
-                    values[name] = int(text)
-                    sources.append(source)
-            elif text is None or text in UNSET:
+            value = _SMALL.get(text)
+            if value is None and text is not None and text not in UNSET:
+                value = number(text)
+                if value is None:
+                    unreadable = source if unreadable is None and name not in values else unreadable
+                    continue
+            if value is None:
                 if name == "local_rank" or variable in self.requires:
                     return None
-            elif unreadable is None and name not in values:
-                unreadable = source
+            elif name not in values:
+                values[name] = value
+                sources.append(source)
         if unreadable is not None and (self.requires or unreadable[0] == "local_rank"):
             # Companions of a LOCAL_RANK that nobody signed cannot be relied on: they are passed over.
             raise self._unreadable(environ, unreadable[1])
@@ -151,7 +159,7 @@ class EnvLauncher:
         if wrong is None:
             signed = len(values) > 1 or bool(self.requires) or self.local_rank != LOCAL_RANK
             told: dict[str, Any] = values  # its names are those of the fields
-            return Launch(launcher=self.name, sources=tuple(sources), confirmed=signed, **told)
+            return _launched(launcher=self.name, sources=tuple(sources), confirmed=signed, **told)
         if self.local_rank != LOCAL_RANK:
             return None
         text, other = environ[LOCAL_RANK], dict(sources)[wrong]
@@ -171,10 +179,11 @@ class EnvLauncher:
 
 def _contradiction(values: Mapping[str, int]) -> str | None:
     """The field that the others cannot be true beside; None where all agree."""
-    count, world = values.get("local_world_size"), values.get("world_size")
-    if count is not None and (count <= values["local_rank"] or (world is not None and count > world)):
+    get, local_rank = values.get, values["local_rank"]
+    count, world = get("local_world_size"), get("world_size")
+    if count is not None and (count <= local_rank or (world is not None and count > world)):
         return "local_world_size"
-    if world is not None and world <= max(values["local_rank"], values.get("rank", 0)):
+    if world is not None and (world <= local_rank or world <= get("rank", 0)):
         return "world_size"
     return None
 

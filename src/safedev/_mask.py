@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from safedev._quick import quickly
 from safedev._text import quoted_number
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ class MaskDefect:
     instead: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Mask:
     """Which devices a process may see, and in which order.
 
@@ -65,6 +66,9 @@ class Mask:
         return self.raw is not None and not self.entries and not self.defects
 
 
+_mask_of = quickly(Mask)
+
+
 def parse_mask(raw: str | None, *, variable: str = CUDA_VISIBLE_DEVICES) -> Mask:
     """Read *raw* by the rules of ``torch.cuda``'s own parser.
 
@@ -86,11 +90,8 @@ def parse_mask(raw: str | None, *, variable: str = CUDA_VISIBLE_DEVICES) -> Mask
     """
     if raw is None:
         return Mask(raw=None, variable=variable)
-    tokens = raw.split(",")
-    if all(map(str.isdecimal, tokens)) and max(map(len, tokens)) < 10:  # nearly every mask: quickly read
-        numbers = tuple(map(int, tokens))
-        if len(set(numbers)) == len(numbers):
-            return Mask(raw=raw, variable=variable, entries=numbers)
+    if (numbers := _numbers(raw)) is not None:
+        return _mask_of(raw=raw, variable=variable, entries=numbers)
     entries: list[int | str] = []
     faults: list[tuple[str, int, int, str]] = []
     kind = raw[:4] if raw.startswith(("GPU-", "MIG-")) else ""
@@ -101,6 +102,17 @@ def parse_mask(raw: str | None, *, variable: str = CUDA_VISIBLE_DEVICES) -> Mask
     instead = _intended(raw) if faults else None
     defects = tuple(MaskDefect(code=c, span=(a, b), reason=words, instead=instead) for c, a, b, words in faults)
     return Mask(raw=raw, variable=variable, entries=tuple(entries), defects=defects)
+
+
+def _numbers(raw: str) -> tuple[int, ...] | None:
+    """The entries of nearly every mask, a list of different numbers, quickly read; None: it is not so plain."""
+    if not raw.replace(",", "0").isdecimal():
+        return None
+    tokens = raw.split(",")
+    if "" in tokens or (len(raw) > 9 and max(map(len, tokens)) > 9):
+        return None
+    numbers = tuple(map(int, tokens))
+    return numbers if len(set(numbers)) == len(numbers) else None
 
 
 def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, int, int, str]]:

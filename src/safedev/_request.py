@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
+from safedev._quick import quickly
 from safedev._terms import Ordinal
 from safedev._text import LIMIT, quoted, quoted_number
 from safedev.errors import DeviceSpecError
@@ -26,7 +27,7 @@ FORMS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """A device that somebody wants.
 
@@ -45,6 +46,7 @@ class Request:
     uuid: str = ""
 
 
+_request = quickly(Request)
 _AUTO = Request(kind="auto", spec="auto", type="")
 
 
@@ -70,7 +72,7 @@ def request_for(preferred: object) -> Request:
     if hasattr(preferred, "__index__") and not truth:
         with suppress(Exception):  # such as a tensor of floats; whatever it raises, it is no ordinal
             ordinal = operator.index(preferred)  # pyright: ignore[reportArgumentType]  # it has __index__
-            return Request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=Ordinal(ordinal))
+            return _request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=Ordinal(ordinal))
     shown = repr(preferred) if isinstance(preferred, (bool, float)) else f"a value of type {type(preferred).__name__}"
     raise TypeError(f"{shown} is no device: give {FORMS}")
 

@@ -185,7 +185,7 @@ def resolve_local_rank(*, default: int | None = 0, environ: Mapping[str, str] | 
         >>> resolve_local_rank(environ={"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4"})
         3
     """
-    launch = launchers.detect_launch(os.environ if environ is None else environ)
+    launch = launchers.detect_launch(Variables(os.environ) if environ is None else environ)
     if launch is None:
         return default
     if launch.caution:

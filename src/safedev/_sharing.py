@@ -8,6 +8,7 @@ from safedev import launchers
 from safedev._launch import LOCAL_RANK, UNKNOWN, UNSET, number
 from safedev._launcher_table import SLURM
 from safedev._nesting import own_devices_bound, same_process
+from safedev._quick import quickly
 from safedev._text import quoted
 from safedev.errors import LocalRankError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _PODS = ("KUBERNETES_SERVICE_HOST", "CLOUD_ML_JOB_ID", "SM_CURRENT_HOST")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Sharing:
     """Whether a process shares its devices, and how that is known.
 
@@ -39,6 +40,9 @@ class Sharing:
     kind: Literal["own", "shared", "unknown"]
     reason: str
     doubt: bool = False
+
+
+_sharing = quickly(Sharing)
 
 
 def sharing_of(
@@ -72,7 +76,7 @@ def sharing_of(
         return _behind_one_entry(launch, environ, mask_entries[0])
     if launch.launcher == UNKNOWN and launch.local_world_size is None:
         return Sharing(kind="unknown", reason=f"{launch.source} does not tell how its processes were started")
-    return Sharing(kind="shared", reason=f"the workers of {launch.launcher} all see the same devices")
+    return _sharing(kind="shared", reason=f"the workers of {launch.launcher} all see the same devices")
 
 
 _UNTOLD = Sharing(kind="unknown", reason="no launcher tells whether other processes see the same devices")
@@ -110,6 +114,8 @@ def _is_virtual(launch: Launch) -> bool:
 
 def _slurm_task(launch: Launch, environ: Mapping[str, str]) -> Launch | None:
     """The Slurm task that this process is, although another launcher's names were read (a script set them, or PALS)."""
+    if environ.get(SLURM.local_rank) in UNSET:  # looked at already, and nearly always so
+        return None
     try:
         task = SLURM.detect(environ)
     except LocalRankError:
@@ -169,7 +175,9 @@ def _behind_one_entry(launch: Launch, environ: Mapping[str, str], entry: int | s
         reason = f"the mask holds the device of this local rank, {launch.local_rank}, alone"
         return Sharing(kind="own", reason=reason, doubt=shares)
     if launch.local_rank and shares:
-        return Sharing(kind="shared", reason=f"the workers of {launch.launcher} inherit its mask, {quoted(str(entry))}")
+        return _sharing(
+            kind="shared", reason=f"the workers of {launch.launcher} inherit its mask, {quoted(str(entry))}"
+        )
     return Sharing(
         kind="unknown", reason=f"the mask {quoted(str(entry))} may be this process's own, or its siblings' too"
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from safedev._quick import quickly
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from safedev._mask import Mask
     from safedev._sharing import Sharing
@@ -35,16 +38,15 @@ class Variables(Mapping[str, str]):
     What one call reads can therefore not change under it, and costs the same however large the environment is.
     """
 
-    __slots__ = ("_get", "_read")
+    if not TYPE_CHECKING:
+        __slots__ = ("_read", "get")
+    else:
+
+        def get(self, name: str, default: str | None = None) -> str | None: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __init__(self, source: Mapping[str, str]) -> None:
-        self._get = source.get
         self._read: dict[str, str | None] = {}
-
-    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-        read = self._read
-        value = read[name] = read[name] if name in read else self._get(name)
-        return default if value is None else value
+        setattr(self, "get", _reader(source, self._read))  # noqa: B010 - a checker takes `get` for the method it acts as
 
     def __getitem__(self, name: str) -> str:
         value = self.get(name)
@@ -61,6 +63,27 @@ class Variables(Mapping[str, str]):
     def read(self) -> dict[str, str]:
         """The variables that were looked at and are set."""
         return {name: value for name, value in self._read.items() if value is not None}
+
+
+def _reader(source: Mapping[str, str], read: dict[str, str | None]) -> Callable[..., str | None]:
+    """The ``get`` of *source*, that keeps in *read* what it has read."""
+    ask: Callable[[str], str | None] = source.get
+    data = getattr(source, "_data", None)
+    if isinstance(source, os._Environ) and isinstance(data, dict):  # noqa: SLF001 - there is no public name
+        # Its own `get` raises and catches two exceptions for a name that is not set, as nearly all of launchers are.
+        encode, decode = source.encodekey, source.decodevalue
+
+        def quick(name: str) -> str | None:
+            value = data.get(encode(name))
+            return None if value is None else decode(value)
+
+        ask = quick
+
+    def get(name: str, default: str | None = None) -> str | None:
+        value = read[name] = read[name] if name in read else ask(name)
+        return default if value is None else value
+
+    return get
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +105,7 @@ class PhysicalDevice:
     mig: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """The world as one call read it.
 
@@ -135,6 +158,9 @@ class Snapshot:
     refusal: str = ""
     refused: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+
+
+snapshot_of = quickly(Snapshot)
 
 
 def visible_devices(snapshot: Snapshot) -> tuple[PhysicalDevice, ...] | None:

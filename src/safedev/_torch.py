@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from dataclasses import replace
 
 import torch
 
 from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._misspelled import misspelled
+from safedev._quick import changed
 from safedev._resolve import too_old
 from safedev._rocm import HIP_VISIBLE_DEVICES
 from safedev._sharing import sharing_of
-from safedev._snapshot import OTHER_MASKS, Snapshot, expected_devices
+from safedev._snapshot import OTHER_MASKS, expected_devices, snapshot_of
 from safedev._text import LIMIT
 from safedev.errors import LocalRankError
 from safedev.launchers import detect_launch
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from safedev._mask import Mask
     from safedev._request import Request
     from safedev._sharing import Sharing
-    from safedev._snapshot import Variables
+    from safedev._snapshot import Snapshot, Variables
     from safedev.launchers import Launch
 
     Launched = tuple[Launch | None, LocalRankError | None, Sharing | None]
@@ -45,19 +45,18 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
 
     It starts no driver where torch can count without it, and makes no context.
     """
+    mask = _mask(environ)
     driver = _driver.frozen_count()
     forked = driver is None and _driver.in_bad_fork()
-    count, evidence = (driver, "") if driver is not None else (0, "") if forked else _count()
-    serves = _nvml.cuda_version() if driver is None and count and torch.version.cuda else None
-    if too_old(serves, torch.version.cuda):
-        count = 0
-    mask = _mask(environ)
+    count, evidence, serves = driver or 0, "", None
+    if driver is None and not forked:
+        count, evidence, serves = _count(mask)
     auto = request.kind == "auto"
     accelerator, there = _accelerator() if request.kind == "accelerator" or (auto and not count) else ("", 0)
     launched: Launched = (None, None, None)
     if (count or there) and request.kind not in {"ordinal", "uuid"}:  # those need no local rank
         launched = _launched(mask, count or there, environ)
-    snapshot = Snapshot(
+    snapshot = snapshot_of(
         mask=mask,
         device_count=count,
         driver_count=driver,
@@ -72,6 +71,7 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
         launch_error=launched[1],
         sharing=launched[2],
         physical_count=_nvml.count() if auto and not count and not mask.hides_all else None,
+        variables={},
     )
     return complete(request, snapshot, environ) if request.kind == "uuid" else snapshot
 
@@ -79,10 +79,10 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
 def complete(request: Request, snapshot: Snapshot, environ: Mapping[str, str]) -> Snapshot:
     """Add to *snapshot*, which may have been read for another request, what *request* depends on besides."""
     if request.kind == "uuid":
-        return replace(snapshot, found=_locate(request.uuid, snapshot, environ))
+        return changed(snapshot, found=_locate(request.uuid, snapshot, environ))
     if request.kind in {"accelerator", "auto"} and not snapshot.accelerator:
         kind, there = _accelerator()
-        return replace(snapshot, accelerator=kind, accelerator_count=there)
+        return changed(snapshot, accelerator=kind, accelerator_count=there)
     return snapshot
 
 
@@ -97,25 +97,21 @@ def look_closer(
         environ: The variables, as far as they have been read.
         names: Names of all variables that are set, for misspelled ones.
         deep: Whether the devices of the machine, and those on its bus, are asked for one by one, which takes
-            milliseconds, even where that can hardly explain anything: the count is not 0, the driver has not started,
-            and no UUID plays a part.
+            milliseconds, even where nothing that is to be said hangs on them.
     """
-    uuids = any(isinstance(entry, str) for entry in snapshot.mask.entries)
-    # Once the driver has started, the mask may have been changed under it: whatever is said of an entry hangs on that.
-    look = deep or uuids or request.kind == "uuid" or not snapshot.device_count or snapshot.driver_count is not None
-    physical = _nvml.inventory() if look else None
     number = snapshot.physical_count  # what has been decided on stays as it was read
-    if number is None and physical is not None:
-        number = len(physical)
-    elif number is None and not _as_masked(snapshot):
+    if number is None and not _as_masked(snapshot):
         number = _nvml.count()
+    physical = _nvml.inventory() if deep or _hangs_on_devices(request, snapshot, number) else None
+    if snapshot.physical_count is None and physical is not None:
+        number = len(physical)
     for variable in SHOWN:
         environ.get(variable)
     launched: Launched = snapshot.launch, snapshot.launch_error, snapshot.sharing
     if snapshot.sharing is None:
         launched = _launched(snapshot.mask, snapshot.device_count or snapshot.accelerator_count, environ)
     exported = _library.environment(snapshot.mask.variable)
-    return replace(
+    return changed(
         snapshot,
         launch=launched[0],
         launch_error=launched[1],
@@ -134,7 +130,20 @@ def _as_masked(snapshot: Snapshot) -> bool:
     """Whether the count shows nothing that a look at the machine could explain: it is that of the mask, or unmasked."""
     if snapshot.mask.raw is None:
         return snapshot.driver_count is None and snapshot.device_count > 0
-    return snapshot.driver_count is None and snapshot.device_count == len(snapshot.mask.entries)
+    return snapshot.device_count == len(snapshot.mask.entries)
+
+
+def _hangs_on_devices(request: Request, snapshot: Snapshot, number: int | None) -> bool:
+    """Whether something is to be said that hangs on which devices there are, of which the machine has *number*."""
+    entries = snapshot.mask.entries
+    if not snapshot.device_count or request.kind == "uuid" or any(isinstance(entry, str) for entry in entries):
+        return True
+    if snapshot.driver_count is None:
+        return False
+    # The mask may have been changed under the driver. A count that fits does not exclude it, and then nothing may be
+    # said of an entry.
+    fits = snapshot.device_count == (number if snapshot.mask.raw is None else len(entries))
+    return not fits or request.ordinal in entries
 
 
 REFUSALS = (RuntimeError, AssertionError, ValueError, torch.cuda.DeferredCudaCallError)
@@ -145,7 +154,7 @@ def refused(snapshot: Snapshot, error: Exception, device: torch.device) -> Snaps
     """Note that *device* could not be made current; the driver's own count, if it has started now, is the true one."""
     driver = _driver.frozen_count()
     words = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return replace(
+    return changed(
         snapshot,
         refusal=words[: 4 * LIMIT],
         refused=(*snapshot.refused, str(device)),
@@ -222,22 +231,42 @@ def _mask(environ: Variables) -> Mask:
     return parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
 
 
-def _count() -> tuple[int, str]:
-    """Devices by torch's own count, and what it raised or warned meanwhile."""
+def _count(mask: Mask) -> tuple[int, str, int | None]:
+    """Devices by torch's own count, what it raised or warned meanwhile, and the CUDA that the driver serves, if asked.
+
+    The count is 0 where that CUDA is too old for this build.
+    """
+    build = torch.version.cuda
+    serves = _nvml.cuda_version() if build else None
+    if serves is None or (mask.raw or "").startswith("MIG-"):
+        count, evidence = _count_and_warnings()
+        serves = _nvml.cuda_version() if build and count else None
+    else:  # NVML has started, and answers: torch counts by it, and has nothing to warn of
+        count, evidence = _count_or_error()
+    if not count:
+        return 0, evidence[: 8 * LIMIT], None
+    return (0 if too_old(serves, build) else count), evidence[: 8 * LIMIT], serves
+
+
+def _count_or_error() -> tuple[int, str]:
+    try:
+        return max(torch.cuda.device_count(), 0), ""
+    except Exception as error:  # noqa: BLE001 - torch's parser raises ValueError, its C++ RuntimeError, others more
+        return 0, f"{type(error).__name__}: {error}"
+
+
+def _count_and_warnings() -> tuple[int, str]:
     lock = _counting.setdefault(os.getpid(), threading.RLock())
     with lock, warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", module=r"torch(\.|$)")
-        try:
-            count, raised = torch.cuda.device_count(), ""
-        except Exception as error:  # noqa: BLE001 - torch's parser raises ValueError, its C++ RuntimeError, others more
-            count, raised = 0, f"{type(error).__name__}: {error}"
+        count, raised = _count_or_error()
     evidence = [raised] if raised else []
     for warning in caught:
         if warning.filename.startswith(torch.__path__[0] + os.sep):
             evidence.append(str(warning.message))
         else:  # of another thread, and past its filters already
             warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
-    return max(count, 0), "; ".join(evidence)[: 8 * LIMIT]
+    return count, "; ".join(evidence)
 
 
 def _accelerator() -> tuple[str, int]:
@@ -282,7 +311,7 @@ def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[
         return listed
     if uuid.startswith("GPU-") and (physical := _nvml.inventory()) and not any(device.mig for device in physical):
         order = environ.get("CUDA_DEVICE_ORDER")
-        told = expected_devices(replace(snapshot, physical=physical, variables={"CUDA_DEVICE_ORDER": order or ""}))
+        told = expected_devices(changed(snapshot, physical=physical, variables={"CUDA_DEVICE_ORDER": order or ""}))
         known = tuple(device.uuid for device in told if device is not None)
         if len(known) == len(told) == snapshot.device_count and all(known):
             return fitting(known)

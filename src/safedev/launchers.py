@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["LAUNCHERS", "EnvLauncher", "Launch", "Launcher", "detect_launch", "register_launcher"]
 
-# Counts of processes that are looked at where no local rank is found, and what has to stand beside them, since a count
-# alone is left over. WORLD_SIZE says it alone: its RANK may be in the script. Not every launcher's count is here, since
-# reading one that is absent takes a microsecond. MPICH's gforker sets PMI_RANK and PMI_SIZE and no local rank.
+# Counts of processes that are looked at where no local rank is found, behind the rank that has to stand beside them,
+# since a count alone is left over. WORLD_SIZE says it alone: its RANK may be in the script. Not every launcher's count
+# is here, since each name takes its time. MPICH's gforker sets PMI_RANK and PMI_SIZE and no local rank.
 _COUNTS = (
-    ("WORLD_SIZE", "WORLD_SIZE"),
-    ("PMI_SIZE", "PMI_RANK"),
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
-    ("SLURM_NTASKS", "SLURM_PROCID"),
+    ("WORLD_SIZE", ("WORLD_SIZE",)),
+    ("PMI_RANK", ("PMI_SIZE",)),
+    ("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
+    ("SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
 )
-# Another launcher that is looked at tells the same: these are not looked at around an inner one.
-_NOT_AROUND = frozenset({"cray-pmi", "jsrun"})
+# Not looked at around an inner launcher: of the first two, another one that is looked at tells the same; the workers of
+# Horovod are the training processes themselves.
+_NOT_AROUND = frozenset({"cray-pmi", "jsrun", "horovod"})
 _REGISTERING = Lock()
 
 
@@ -192,9 +192,10 @@ def _answers(environ: Mapping[str, str], others: list[Launcher], *, strict: bool
 
 def _refuse_several(environ: Mapping[str, str]) -> None:
     """Refuse where several processes are counted: without a local rank all of them would take the first device."""
-    for name, companion in _COUNTS:
+    counts = (name for rank, names in _COUNTS if environ.get(rank) not in UNSET for name in names)
+    for name in counts:
         text = environ.get(name)
-        if not text or (number(text) or 0) <= 1 or environ.get(companion) in UNSET or not _is_task(environ, name):
+        if not text or (number(text) or 0) <= 1 or not _is_task(environ, name):
             continue
         looked_for = dict.fromkeys(filter(None, (getattr(known, "local_rank", None) for known in LAUNCHERS)))
         problem = (

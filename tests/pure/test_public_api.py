@@ -191,7 +191,6 @@ def test_data_is_frozen_and_takes_no_positions(cls: type) -> None:
 
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters)
     assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    assert hasattr(cls, "__slots__")
 
 
 @pytest.mark.parametrize("name", sorted(FIVE))

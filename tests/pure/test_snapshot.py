@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from typing import Any
 
@@ -49,6 +50,21 @@ def test_what_was_looked_at_and_is_set_is_remembered() -> None:
 
     assert {"A": "1"} == variables.read() == dict(variables)
     assert 1 == len(variables)
+
+
+def test_the_environment_of_the_process_is_read_as_it_reads_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What is set, what is set to nothing, what is unset since, and bytes that are no UTF-8.
+    """
+    monkeypatch.setenv("SAFEDEV_TEST_SET", "1")
+    monkeypatch.setenv("SAFEDEV_TEST_EMPTY", "")
+    monkeypatch.setenv("SAFEDEV_TEST_BYTES", "\udcff")
+    monkeypatch.setenv("SAFEDEV_TEST_GONE", "1")
+    monkeypatch.delenv("SAFEDEV_TEST_GONE")
+    names = [f"SAFEDEV_TEST_{name}" for name in ("SET", "EMPTY", "BYTES", "GONE", "NEVER")]
+    variables = Variables(os.environ)
+
+    assert [os.environ.get(name) for name in names] == [variables.get(name) for name in names]
 
 
 def test_variables_are_a_mapping() -> None:

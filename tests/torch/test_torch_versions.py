@@ -222,15 +222,19 @@ def test_before_2_6_each_kind_makes_its_devices_current(
         pytest.param(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"), "UnicodeDecodeError: ", id="nonsense"),
     ],
 )
-def test_a_count_that_fails_is_zero(monkeypatch: pytest.MonkeyPatch, error: Exception, evidence: str) -> None:
+@pytest.mark.parametrize("serves", [pytest.param(None, id="nvml-silent"), pytest.param(13000, id="nvml-started")])
+def test_a_count_that_fails_is_zero(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, evidence: str, serves: int | None
+) -> None:
     """
-    What torch raised is kept as evidence, and comes out as no traceback.
+    What torch raised is kept as evidence, and comes out as no traceback, whether NVML has been started before or not.
     """
 
     def device_count() -> int:
         raise error
 
     monkeypatch.setattr(torch.cuda, "device_count", device_count)
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: serves)
     snapshot = read(0)
 
     assert 0 == snapshot.device_count
@@ -259,6 +263,18 @@ def test_torchs_own_warnings_are_evidence(monkeypatch: pytest.MonkeyPatch) -> No
     snapshot = read(0)
 
     assert (1, "Can't initialize NVML") == (snapshot.device_count, snapshot.count_evidence)
+
+
+def test_under_a_mask_of_instances_torchs_warnings_are_evidence_although_nvml_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    torch asks the CUDA runtime there, which may warn whatever NVML says.
+    """
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: warn_as(torch.cuda.__file__, "CUDA initialization: error"))
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: 13000)
+
+    assert "CUDA initialization: error" == read(0, CUDA_VISIBLE_DEVICES="MIG-1").count_evidence
 
 
 @pytest.mark.parametrize("action", ["error", "ignore", "once"])
