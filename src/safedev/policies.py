@@ -84,6 +84,7 @@ def first_of(*policies: FallbackPolicy | str) -> FallbackPolicy:
         answers = (policy(diagnosis) for policy in asked)
         return next((answer for answer in answers if answer is not None), None)
 
+    first.__name__ = f"first_of({', '.join(map(name_of, policies))})"
     return first
 
 

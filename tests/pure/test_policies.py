@@ -133,6 +133,15 @@ def test_the_first_answer_counts() -> None:
     assert 0 == chosen(case(2))
 
 
+def test_a_chain_is_called_what_it_is_written_as() -> None:
+    """
+    In a message that says which policy declined, the whole chain is named.
+    """
+    chain = policies.first_of("raise", policies.share)
+
+    assert "first_of('raise', share) declined" == policies.declined(case(1), chain)
+
+
 def test_policies_that_all_decline_decline_together() -> None:
     """
     No answer is no answer; of no policies as well.
