@@ -10,9 +10,10 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 
 import safedev
-from safedev import _nvml, launchers
+from safedev import _isolation, _nvml, launchers
 from safedev._child import can_fork, in_children
 from safedev._diagnosis import OBSERVATIONS, Finding, judge
+from safedev._host_rules import LOOK_FURTHER
 from safedev._launch import UNKNOWN
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._report import SCHEMA, USABLE, verdict
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
+    from safedev._isolation import Isolation
     from safedev._report import Report
     from safedev.launchers import Launch
 
@@ -58,6 +60,7 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
     devices = list(_devices(snapshot, trials, vitals))
     found = [("fault", trouble)] if trouble is not None else list(_of_trials(devices, trials, snapshot, seconds))
     found += _of_case(case, known=known)
+    physical = len(vitals) if snapshot.physical_count is None and driver else snapshot.physical_count
     serious = {"fault", "warning"} if strict else {"fault"}
     report: Report = {
         "schema": SCHEMA,
@@ -75,7 +78,8 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         },
         "mask": asdict(snapshot.mask),
         "device_count": count if known else None,
-        "physical_count": len(vitals) if snapshot.physical_count is None and driver else snapshot.physical_count,
+        "physical_count": physical,
+        "isolation": _seen(snapshot.isolation, physical),
         "accelerator": snapshot.accelerator or None,
         "accelerator_count": snapshot.accelerator_count,
         "devices": devices,
@@ -202,10 +206,10 @@ def _of_case(case: Diagnosis, *, known: bool) -> Iterator[Levelled]:
         if known or finding.code.startswith(MADE_OF_TEXT):
             yield level_of(finding.code, case, known=known), finding
     if known and case.device == "cpu":  # which is in order, and seldom what a run is started for
-        codes, able = {finding.code for finding in case.findings}, snapshot.cuda_build or snapshot.hip_build
+        codes = {finding.code for finding in case.findings}
         for finding in judge(request_for("cuda"), snapshot).findings:
             if finding.code not in codes:
-                remedy = _NO_DEVICE if able and finding.code == "no-cuda-device" else finding.remedy
+                remedy = _NO_DEVICE if finding.remedy == LOOK_FURTHER else finding.remedy
                 yield "warning", replace(finding, remedy=remedy)
 
 
@@ -246,6 +250,13 @@ def _past_end(trials: Sequence[Report]) -> Report | None:
     return {"device": f"cuda:{len(trials) - 1}", "refused": refused, "said": trials[-1]["said"]}
 
 
+def _seen(isolation: Isolation | None, given: int | None) -> Report | None:
+    """What shows how much of its host this container or job was given; *given* is NVML's count."""
+    if isolation is None:
+        return None
+    return {**asdict(isolation), "evidence": _isolation.evidence(isolation, given)}
+
+
 def _launch(launch: Launch | None) -> Report | None:
     if launch is None:
         return None
@@ -281,4 +292,7 @@ def _blind(environ: Variables) -> Snapshot:
     except LocalRankError as problem:
         error = problem.with_traceback(None)  # its frames hold the whole environment
     mask = parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
-    return Snapshot(mask=mask, device_count=0, launch=launch, launch_error=error, variables=environ.read())
+    seen = _isolation.read()
+    return Snapshot(
+        mask=mask, device_count=0, launch=launch, launch_error=error, isolation=seen, variables=environ.read()
+    )

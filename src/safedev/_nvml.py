@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from pathlib import Path
 
 from safedev import _library
 from safedev._snapshot import PhysicalDevice
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer")
 
 NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
-
-BUS = Path("/sys/bus/pci/devices")
 
 _MOST = 1024  # devices that are listed: more than any machine has, should NVML tell nonsense
 
@@ -62,22 +59,6 @@ def vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]]:
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
     """
     return _bounded(_vitals) or ("", None, {})
-
-
-def on_bus() -> int | None:
-    """How many NVIDIA devices are on the bus of the host, shown to this container or not; None where that is not told.
-
-    Source:
-        https://docs.kernel.org/PCI/sysfs-pci.html; vendor 10de is NVIDIA, class 03 a display controller.
-    """
-    found = 0
-    try:
-        for device in BUS.iterdir():
-            if (device / "vendor").read_text().strip() == "0x10de":
-                found += (device / "class").read_text().startswith("0x03")
-    except (OSError, ValueError):
-        return None
-    return found
 
 
 def _count() -> int | None:

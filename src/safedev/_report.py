@@ -165,6 +165,8 @@ def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]
         "driver",
         _wrap(f"{versions['driver']}{serves}" if versions["driver"] else "unknown: NVML does not answer", room),
     )
+    if shown := _isolation(report["isolation"]):
+        yield "isolation", _wrap(shown, room, "  ")
     yield "mask", _mask(report, room)
     for name in OTHER_MASKS:
         if name in report["variables"]:
@@ -177,6 +179,15 @@ def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]
         yield "past end", _wrap(_past_end(report), room)
     for unseen in report["unseen"]:
         yield "unseen", _wrap(unseen, room, "  ")
+
+
+def _isolation(seen: Report | None) -> str:
+    """What shows that not all of the host is here; what only hints at a container stands behind it."""
+    if seen is None:
+        return ""
+    unloaded = ["no NVIDIA driver is loaded"] * (seen["loaded"] is False and bool(seen["on_bus"]))
+    held = [f"{name} holds an NVIDIA device" for name in seen["other_drivers"]]
+    return "; ".join([*seen["evidence"], *unloaded, *held, *(f"{mark} is there" for mark in seen["marks"])])
 
 
 def _past_end(report: Report) -> str:

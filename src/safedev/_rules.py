@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from safedev import _mask_rules
-from safedev._diagnosis import OBSERVATIONS, Finding, describe_visible
+from safedev import _host_rules, _mask_rules
+from safedev._diagnosis import Finding, describe_visible
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._mask_rules import codes, first, use_one_of, wants_cuda
-from safedev._resolve import devices_are_there, too_old
 from safedev._text import counted, quoted, quoted_number
 
 TYPE_CHECKING = False
@@ -14,13 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
-    from safedev._snapshot import Snapshot
 
     Rule = Callable[[Diagnosis, Sequence[Finding]], Iterator[Finding]]
-
-
-ASIDES = frozenset({"launcher-doubt", "mask-misspelled", "no-local-rank", "order-ambiguous", "stale-local-rank"})
-"""Codes of findings that by themselves keep nobody from a device."""
 
 
 def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
@@ -62,39 +56,6 @@ def _forked(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
             code="driver-unusable",
             reason="this process was forked after its parent had started CUDA, and cannot use CUDA at all",
             remedy='start processes with the "spawn" or "forkserver" method, or fork before CUDA starts',
-            suggestion="cpu",
-        )
-
-
-def _old_driver(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
-    snapshot = case.snapshot
-    if case.device is not None or not wants_cuda(case) or snapshot.device_count or snapshot.refusal or snapshot.forked:
-        return
-    if snapshot.driver_cuda is not None and too_old(snapshot.driver_cuda, snapshot.cuda_build):
-        serves = f"{snapshot.driver_cuda // 1000}.{snapshot.driver_cuda % 1000 // 10}"
-        yield Finding(
-            code="driver-unusable",
-            reason=f"the driver serves CUDA {serves} at most, and this torch was built for CUDA {snapshot.cuda_build}",
-            remedy=f"update the driver, or install a build of torch for CUDA {serves.partition('.')[0]}",
-            suggestion="cpu",
-        )
-    elif snapshot.count_evidence and devices_are_there(snapshot) and not snapshot.mask.defects:
-        yield Finding(
-            code="driver-unusable",
-            reason=f"torch could not count the devices: {quoted(snapshot.count_evidence, 200)}",
-            remedy="run nvidia-smi: if it fails too, the driver, or the access to it, is at fault",
-            suggestion="cpu",
-        )
-
-
-def _build_without_cuda(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
-    snapshot = case.snapshot
-    if wants_cuda(case) and not (snapshot.cuda_build or snapshot.hip_build) and devices_are_there(snapshot):
-        there = counted(snapshot.physical_count or 1, "NVIDIA device")
-        yield Finding(
-            code="torch-without-cuda",
-            reason=f"this build of torch has no CUDA, and the machine has {there}",
-            remedy="install a build of torch with CUDA: https://pytorch.org/get-started/locally/ has the command",
             suggestion="cpu",
         )
 
@@ -226,52 +187,11 @@ def _negative(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         )
 
 
-def _nothing_visible(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
-    able = case.snapshot.cuda_build or case.snapshot.hip_build
-    if case.device is None and wants_cuda(case) and not case.snapshot.device_count and not _causes(found):
-        yield Finding(
-            code="no-cuda-device",
-            reason="torch finds no CUDA device in this machine or container, and no mask hides one"
-            if able
-            else "this build of torch has no CUDA",
-            remedy="run nvidia-smi: if it lists devices, run python -m safedev for what hides them; else use the CPU"
-            if able
-            else "if this machine has a GPU, install a build with CUDA: https://pytorch.org/get-started/locally/",
-            suggestion="cpu",
-        )
-
-
-def _out_of_range(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
-    snapshot = case.snapshot
-    if case.request.kind == "ordinal" and case.device is None and snapshot.device_count and not _causes(found):
-        yield Finding(
-            code="out-of-range",
-            reason=f"ordinals count from 0, so the last one here is {snapshot.device_count - 1}{_elsewhere(snapshot)}",
-            remedy=use_one_of(snapshot),
-            suggestion=first(snapshot),
-        )
-
-
-def _elsewhere(snapshot: Snapshot) -> str:
-    """What shows that the host has more devices than this container or job, in a clause."""
-    given, host = snapshot.physical_count, snapshot.variables.get("NVIDIA_VISIBLE_DEVICES")
-    if given is not None and snapshot.on_bus is not None and snapshot.on_bus > given:
-        return f"; the host has {snapshot.on_bus}, and this container or job was given {given}, which count from 0"
-    if host and host[0].isdecimal():
-        return f"; NVIDIA_VISIBLE_DEVICES={quoted(host)} counts devices on the host, and inside they count from 0"
-    return ""
-
-
-def _causes(found: Sequence[Finding]) -> set[str]:
-    """Codes found so far that explain why a device cannot be had."""
-    return codes(found) - OBSERVATIONS - ASIDES
-
-
 RULES: tuple[Rule, ...] = (
     _refused,
     _forked,
-    _old_driver,
-    _build_without_cuda,
+    _host_rules.old_driver,
+    _host_rules.build_without_cuda,
     _mask_rules.too_late,
     _mask_rules.not_in_force,
     _mask_rules.stacked_masks,
@@ -288,8 +208,8 @@ RULES: tuple[Rule, ...] = (
     _no_local_rank,
     _not_visible,
     _no_such_accelerator,
-    _out_of_range,
-    _nothing_visible,
+    _host_rules.out_of_range,
+    _host_rules.nothing_visible,
     _launcher_doubt,
     _mask_rules.misspelled,
     _mask_rules.order_ambiguous,

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from safedev._isolation import Isolation
     from safedev._mask import Mask
     from safedev._sharing import Sharing
     from safedev._terms import PhysicalIndex
@@ -126,7 +127,7 @@ class Snapshot:
         found: The ordinals whose UUID fits a request by UUID; None: not asked, or nobody could tell.
         physical_count: Devices of the machine, by NVML; None: unknown.
         physical: The same, one by one; None: unknown.
-        on_bus: NVIDIA devices on the bus of the host, which a container does not narrow; None: unknown.
+        isolation: What the system shows of the host's devices, given to this container or not; None: not looked at.
         uuids: UUIDs of the visible devices by ordinal, from a driver that has started; None: unknown.
         exported: The mask as libraries of this process see it, where that is another than in ``os.environ``.
         misspelled: Names of variables that are nearly that of a mask, while none is set.
@@ -151,7 +152,7 @@ class Snapshot:
     found: tuple[int, ...] | None = None
     physical_count: int | None = None
     physical: tuple[PhysicalDevice, ...] | None = None
-    on_bus: int | None = None
+    isolation: Isolation | None = None
     uuids: tuple[str, ...] | None = None
     exported: Mask | None = None
     misspelled: tuple[str, ...] = ()

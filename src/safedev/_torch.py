@@ -99,6 +99,8 @@ def look_closer(
         deep: Whether the devices of the machine, and those on its bus, are asked for one by one, which takes
             milliseconds, even where nothing that is to be said hangs on them.
     """
+    from safedev import _isolation  # only where there is something to explain
+
     number = snapshot.physical_count  # what has been decided on stays as it was read
     if number is None and not _as_masked(snapshot):
         number = _nvml.count()
@@ -120,7 +122,7 @@ def look_closer(
         physical=physical,
         physical_count=number,
         uuids=_driver.uuids() if snapshot.driver_count and physical else None,
-        on_bus=_nvml.on_bus() if deep or not snapshot.device_count else None,
+        isolation=_isolation.read() if deep or not snapshot.device_count else None,
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),
         variables=environ.read(),
     )

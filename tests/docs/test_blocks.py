@@ -34,7 +34,7 @@ from unittest import mock
 import pytest
 import torch
 
-from safedev import _nvml, launchers
+from safedev import _isolation, _nvml, launchers
 from safedev._snapshot import PhysicalDevice
 from safedev.testing import fake_cuda, launched_by
 
@@ -141,7 +141,24 @@ def _mig(until_the_end: ExitStack) -> None:
     until_the_end.enter_context(mock.patch.object(torch.cuda, "device_count", return_value=1))
 
 
-SPECIAL = {"cpu-build": _cpu_build, "rocm": _rocm, "mig": _mig, "no-torch": _no_torch}
+def _no_nodes(until_the_end: ExitStack) -> None:
+    seen = _isolation.Isolation(on_bus=4, loaded=True, nodes=())
+    until_the_end.enter_context(mock.patch.object(_isolation, "read", return_value=seen))
+
+
+def _some_nodes(until_the_end: ExitStack) -> None:
+    seen = _isolation.Isolation(on_bus=8, loaded=True, nodes=(4, 5))
+    until_the_end.enter_context(mock.patch.object(_isolation, "read", return_value=seen))
+
+
+SPECIAL = {
+    "no-nodes": _no_nodes,
+    "some-nodes": _some_nodes,
+    "cpu-build": _cpu_build,
+    "rocm": _rocm,
+    "mig": _mig,
+    "no-torch": _no_torch,
+}
 
 
 def run_python(block: Block, names: dict[str, Any]) -> str:

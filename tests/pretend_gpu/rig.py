@@ -194,6 +194,27 @@ def build(out: Path) -> None:
                 (folder / name).write_text("no library\n")
 
 
+def on_host(folder: Path, *, bus: int, nodes: Sequence[int] = (), loaded: bool = True) -> str:
+    """Lay out what a host shows of its devices: so many on the bus, and these nodes in /dev.
+
+    It returns the beginning of a snippet: safedev looks there, and not at this machine.
+    """
+    for number in range(bus):
+        device = folder / "bus" / f"0000:{number + 1:02x}:00.0"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n")
+        (device / "class").write_text("0x030200\n")
+    for name in ("bus", "dev", "driver"):
+        (folder / name).mkdir(exist_ok=True)
+    for node in nodes:
+        (folder / "dev" / f"nvidia{node}").touch()
+    if loaded:
+        (folder / "driver" / "version").touch()
+    places = {"BUS": "bus", "NODES": "dev", "DRIVER": "driver", "MOUNTS": "mounts"}
+    lines = [f"_isolation.{name} = pathlib.Path({str(folder / place)!r})\n" for name, place in places.items()]
+    return "import pathlib\nfrom safedev import _isolation\n_isolation.MARKS = ()\n" + "".join(lines)
+
+
 def source_of(code: str | Callable[..., Any]) -> tuple[str, str, str | None]:
     """The text of a snippet, the file it claims to come from, and the function to call in it."""
     if isinstance(code, str):

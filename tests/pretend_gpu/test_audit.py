@@ -11,12 +11,15 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rig import on_host
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "read-an-audit.md"
 REFERENCE = PAGE.parents[1] / "reference" / "command.md"
@@ -47,8 +50,11 @@ def printed(rig: Any, description: str) -> str:
     """What the audit prints on the machine that a sample of the page describes."""
     count, *items = [item.strip() for item in description.split(";")]
     env = dict(item.split("=", 1) for item in items)
-    snippet = "from safedev import _collect, _report; _report.render(_collect.collect(seconds=8.0), width=88)"
-    return str(rig.call(snippet, gpus=int(count), env=env, settings=LOOKS).value)
+    nodes = [int(node) for node in env.pop("HOST_NODES", "").split(",") if node]
+    with tempfile.TemporaryDirectory() as folder:
+        snippet = on_host(Path(folder), bus=int(env.pop("HOST_BUS", "0")), nodes=nodes)
+        snippet += "from safedev import _collect, _report; _report.render(_collect.collect(seconds=8.0), width=88)"
+        return str(rig.call(snippet, gpus=int(count), env=env, settings=LOOKS).value)
 
 
 def without_versions(text: str) -> str:

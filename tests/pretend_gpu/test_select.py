@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rig import on_host
 
 
 def twice() -> list[str]:
@@ -51,6 +54,37 @@ def test_explaining_starts_no_driver(rig: Any, call: str) -> None:
     code = f"import safedev, warnings; warnings.simplefilter('ignore'); safedev.{call}; None"
 
     assert [] == list(rig.call(code, gpus=4).trace)
+
+
+def test_a_job_that_was_given_some_devices_is_told_so(rig: Any, tmp_path: Path) -> None:
+    """
+    Where the bus of the host shows more than NVML, an ordinal past the last is
+    perhaps one of the host's.
+    """
+    code = on_host(tmp_path, bus=8, nodes=[4, 5]) + "import safedev; safedev.diagnose(4).render()"
+    told = rig.call(code, gpus=2).value
+
+    assert "seems to have been given 2 (/dev/nvidia4, /dev/nvidia5), which count from 0 [out-of-range]" in told
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        pytest.param({"bus": 4}, "seems to have been given none", id="no-node"),
+        pytest.param({"bus": 4, "loaded": False}, "no NVIDIA driver is loaded", id="no-driver"),
+        pytest.param({"bus": 0}, "torch finds no CUDA device", id="no-device-in-the-host"),
+    ],
+)
+def test_why_there_is_no_device_is_told(rig: Any, tmp_path: Path, host: Any, words: str) -> None:
+    """
+    A container that was given none is told from a host without a driver, and
+    from one without a device.
+    """
+    code = on_host(tmp_path, **host) + "import safedev; safedev.diagnose('cuda').render()"
+    told = rig.call(code, gpus=0, settings={"PRETEND_NVML": "absent"}).value
+
+    assert words in told
+    assert "[no-cuda-device]" in told
 
 
 def leaves() -> dict[str, Any]:

@@ -58,6 +58,7 @@ def report(*states: str, **changes: Any) -> dict[str, Any]:
         "mask": mask(None),
         "device_count": count,
         "physical_count": count,
+        "isolation": None,
         "accelerator": None,
         "accelerator_count": 0,
         "devices": [device(ordinal, state) for ordinal, state in enumerate(states)],
@@ -72,6 +73,21 @@ def report(*states: str, **changes: Any) -> dict[str, Any]:
     }
     made = {**known, **changes}
     return {**made, "verdict": verdict(made)}
+
+
+def isolation(**changes: Any) -> dict[str, Any]:
+    """What was seen of a host of which all is here."""
+    known = {
+        "on_bus": 2,
+        "other_drivers": [],
+        "loaded": True,
+        "nodes": [0, 1],
+        "closed": [],
+        "own_proc": False,
+        "marks": [],
+        "evidence": [],
+    }
+    return {**known, **changes}
 
 
 def launch(**changes: Any) -> dict[str, Any]:
@@ -301,6 +317,40 @@ warning: cuda:0: it took more than half [device-slow]"""
     assert text == render(made, width=63)
 
 
+@pytest.mark.parametrize(
+    ("seen", "line"),
+    [
+        pytest.param(isolation(evidence=["x is y", "z is w"]), "isolation x is y; z is w", id="evidence"),
+        pytest.param(isolation(evidence=["x is y"], marks=["/m"]), "isolation x is y; /m is there", id="and-a-hint"),
+        pytest.param(isolation(loaded=False), "isolation no NVIDIA driver is loaded", id="no-driver"),
+        pytest.param(
+            isolation(other_drivers=["nouveau"]), "isolation nouveau holds an NVIDIA device", id="another-driver"
+        ),
+    ],
+)
+def test_what_shows_isolation_has_a_line(seen: dict[str, Any], line: str) -> None:
+    """
+    Evidence first; what only hints at a container behind it.
+    """
+    assert line in render(report("sound", isolation=seen)).splitlines()
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(None, id="not-looked-at"),
+        pytest.param(isolation(), id="all-is-here"),
+        pytest.param(isolation(on_bus=0, loaded=False, nodes=[]), id="no-device-in-the-host"),
+        pytest.param(isolation(on_bus=None, loaded=None, nodes=None), id="another-system"),
+    ],
+)
+def test_where_nothing_shows_isolation_there_is_no_line(seen: dict[str, Any] | None) -> None:
+    """
+    A report of a bare machine is as short as before.
+    """
+    assert "isolation" not in render(report("sound", isolation=seen))
+
+
 def test_what_is_not_known_is_shown_as_such() -> None:
     """
     Without NVML, and for a device that did not come as far as to tell, dashes and question marks stand in the table.
@@ -424,6 +474,7 @@ EVIL = "\033[31mred\a\r\x9b2J\u202e"
             id="a-mask-that-hides-all",
         ),
         pytest.param(report("sound", variables={"NVIDIA_VISIBLE_DEVICES": EVIL}), id="another-mask"),
+        pytest.param(report("sound", isolation=isolation(other_drivers=[EVIL])), id="the-driver-of-another"),
         pytest.param(report("sound", launch=launch(), variables={"LOCAL_RANK": EVIL}), id="the-local-rank"),
         pytest.param(
             report("sound", other_launchers=[{"launcher": EVIL, "local_rank": None, "error": EVIL}]), id="a-launcher"

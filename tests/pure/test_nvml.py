@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -340,50 +339,3 @@ def test_without_nvml_there_are_no_vitals(monkeypatch: pytest.MonkeyPatch, answe
     library(monkeypatch, **answers)
 
     assert ("", None, {}) == _nvml.vitals()
-
-
-def bus(monkeypatch: pytest.MonkeyPatch, folder: Path, *devices: tuple[str, str]) -> None:
-    """The devices of a PCI bus: vendor and class of each, as the kernel writes them."""
-    for number, (vendor, kind) in enumerate(devices):
-        place = folder / f"0000:{number:02}:00.0"
-        place.mkdir()
-        (place / "vendor").write_text(f"{vendor}\n")
-        (place / "class").write_text(f"{kind}\n")
-    monkeypatch.setattr(_nvml, "BUS", folder)
-
-
-# Vendor 0x10de is NVIDIA; class 0x0300 is a VGA controller, 0x0302 a 3D controller, 0x0403 a sound device.
-@pytest.mark.parametrize(
-    ("devices", "count"),
-    [
-        pytest.param([], 0, id="an-empty-bus"),
-        pytest.param([("0x10de", "0x030200")] * 4, 4, id="3d-controllers"),
-        pytest.param([("0x10de", "0x030000"), ("0x10de", "0x040300")], 1, id="a-card-and-its-sound"),
-        pytest.param([("0x1002", "0x030000"), ("0x8086", "0x030000")], 0, id="other-vendors"),
-    ],
-)
-def test_the_hosts_devices_are_counted_on_its_bus(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, devices: list[tuple[str, str]], count: int
-) -> None:
-    """
-    Display controllers of NVIDIA, whether this container was given them or not.
-    """
-    bus(monkeypatch, tmp_path, *devices)
-
-    assert count == _nvml.on_bus()
-
-
-@pytest.mark.parametrize("content", [pytest.param(None, id="no-bus"), pytest.param(b"\xff", id="nonsense")])
-def test_a_bus_that_cannot_be_read_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
-) -> None:
-    """
-    Another system, or a file that is no text.
-    """
-    bus(monkeypatch, tmp_path, ("0x10de", "0x030200"))
-    if content is None:
-        monkeypatch.setattr(_nvml, "BUS", tmp_path / "missing")
-    else:
-        (tmp_path / "0000:00:00.0" / "vendor").write_bytes(content)
-
-    assert _nvml.on_bus() is None

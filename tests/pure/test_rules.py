@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safedev._diagnosis import Diagnosis, Finding, judge
+from safedev._isolation import Isolation
 from safedev._mask import parse_mask
 from safedev._request import Request, request_for
 from safedev._resolve import resolve
@@ -303,6 +304,26 @@ SITUATIONS = [
     pytest.param("no-cuda-device", 0, seen(0), ["no CUDA device"], "cpu", id="no-cuda-device"),
     pytest.param("no-cuda-device", "cuda", seen(0), ["no CUDA device"], "cpu", id="no-cuda-device-by-type"),
     pytest.param(
+        "no-cuda-device",
+        "cuda",
+        seen(0, isolation=Isolation(on_bus=4, loaded=True, nodes=())),
+        ["4 NVIDIA devices on its bus", "given none"],
+        "cpu",
+        id="no-cuda-device-in-a-container",
+    ),
+    pytest.param(
+        "driver-unusable",
+        0,
+        seen(
+            0,
+            count_evidence="CUDA initialization: unknown error",
+            isolation=Isolation(on_bus=2, loaded=True, nodes=(0, 1), closed=(0, 1)),
+        ),
+        ["'CUDA initialization: unknown error'; the host has 2", "may not open /dev/nvidia0"],
+        "cpu",
+        id="driver-unusable-closed-nodes",
+    ),
+    pytest.param(
         "torch-without-cuda",
         "cuda",
         seen(0, cuda_build=None, physical_count=4),
@@ -511,7 +532,7 @@ SITUATIONS = [
     pytest.param(
         "out-of-range",
         5,
-        seen(2, physical_count=2, on_bus=8),
+        seen(2, physical_count=2, isolation=Isolation(on_bus=8)),
         ["the host has 8", "given 2"],
         "cuda:0",
         id="out-of-range-in-a-container",
@@ -909,8 +930,8 @@ def test_a_situation_that_only_looks_alike_is_not_mistaken(code: str, preferred:
 @pytest.mark.parametrize(
     "snapshot",
     [
-        pytest.param(seen(2, physical_count=2, on_bus=2), id="all-of-the-bus-is-here"),
-        pytest.param(seen(2, on_bus=8), id="nobody-counted-what-is-here"),
+        pytest.param(seen(2, physical_count=2, isolation=Isolation(on_bus=2)), id="all-of-the-bus-is-here"),
+        pytest.param(seen(2, isolation=Isolation(on_bus=8)), id="nobody-counted-what-is-here"),
         pytest.param(seen(2, physical_count=2), id="the-bus-is-unknown"),
         pytest.param(seen(2, variables={"NVIDIA_VISIBLE_DEVICES": "all"}), id="no-number-of-the-host"),
     ],
@@ -922,6 +943,26 @@ def test_the_host_is_not_named_without_a_reason(snapshot: Snapshot) -> None:
     (finding,) = found("out-of-range", 5, snapshot)
 
     assert "host" not in finding.reason
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(seen(0, isolation=Isolation(on_bus=0)), id="no-device-on-the-bus"),
+        pytest.param(seen(0, isolation=Isolation(on_bus=4, loaded=True)), id="nodes-unknown"),
+        pytest.param(
+            seen(0, cuda_build=None, hip_build="6.4", isolation=Isolation(on_bus=4, nodes=())), id="a-build-for-hip"
+        ),
+        pytest.param(seen(0, cuda_build=None, isolation=Isolation(on_bus=4, nodes=())), id="a-build-without-cuda"),
+    ],
+)
+def test_a_host_that_shows_no_reason_is_not_blamed(snapshot: Snapshot) -> None:
+    """
+    Where the bus has no NVIDIA device, or this build of torch would not use one.
+    """
+    (finding,) = found("no-cuda-device", "cuda", snapshot)
+
+    assert "bus" not in finding.reason
 
 
 def test_every_code_has_a_twin() -> None:
@@ -1328,6 +1369,14 @@ LAUNCHES = st.builds(
     caution=st.sampled_from([None, CAUTION]),
     sources=st.sampled_from([(), (("local_rank", "LOCAL_RANK"),)]),
 )
+ISOLATIONS = st.builds(
+    Isolation,
+    on_bus=st.none() | st.integers(0, 9),
+    other_drivers=st.lists(OUTSIDE, max_size=2).map(tuple),
+    loaded=st.none() | st.booleans(),
+    nodes=st.none() | st.lists(st.integers(0, 20), max_size=12).map(tuple),
+    closed=st.lists(st.integers(0, 2), max_size=2).map(tuple),
+)
 SHARINGS = st.builds(
     Sharing, kind=st.sampled_from(["own", "shared", "unknown"]), reason=st.just("its reason"), doubt=st.booleans()
 )
@@ -1376,7 +1425,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         physical_count=len(physical) if physical is not None else draw(st.none() | st.integers(0, 4)),
         uuids=draw(st.none() | st.just(("GPU-0abc", "GPU-1abc")[:count])) if driver is not None else None,
         exported=draw(st.none() | MASKS.map(parse_mask)),
-        on_bus=draw(st.none() | st.integers(0, 9)),
+        isolation=draw(st.none() | ISOLATIONS),
         misspelled=tuple(draw(st.lists(OUTSIDE, max_size=2))),
         variables=draw(
             st.dictionaries(

@@ -18,9 +18,10 @@ import pytest
 import torch
 
 import safedev
-from safedev import _child, _collect, _driver, _nvml, _torch, _trial, launchers
+from safedev import _child, _collect, _driver, _isolation, _nvml, _torch, _trial, launchers
 from safedev._audit import main
 from safedev._collect import collect
+from safedev._isolation import Isolation
 from safedev.testing import launched_by
 
 if TYPE_CHECKING:
@@ -363,6 +364,45 @@ def test_without_a_device_the_advice_fits_the_build(
 
     assert [("warning", "no-cuda-device")] == codes(report)
     assert words in report["findings"][0]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        pytest.param(Isolation(on_bus=4, loaded=True, nodes=()), "docker run --gpus all", id="given-none"),
+        pytest.param(Isolation(on_bus=4, loaded=False, nodes=()), "modprobe nvidia", id="no-driver"),
+        pytest.param(Isolation(), "whether the container was given it (--gpus all)", id="nothing-shows-why"),
+    ],
+)
+def test_without_a_device_the_advice_fits_the_host(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, seen: Isolation, words: str
+) -> None:
+    """
+    What the host shows is better than a guess.
+    """
+    fake_cuda(0)
+    with monkeypatch.context() as patched:  # undone before the fake is
+        patched.setattr(_isolation, "read", lambda: seen)
+        report = collect()
+
+    assert [("warning", "no-cuda-device")] == codes(report)
+    assert words in report["findings"][0]["remedy"]
+
+
+def test_what_was_seen_of_the_host_is_told(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    As it was seen, and what of it shows that not all of the host is here.
+    """
+    fake_cuda(2)
+    with monkeypatch.context() as patched:  # undone before the fake is
+        patched.setattr(_isolation, "read", lambda: Isolation(on_bus=8, loaded=True, nodes=(1, 5)))
+        seen = collect(allocate=False)["isolation"]
+
+    assert (8, (1, 5), ()) == (seen["on_bus"], seen["nodes"], seen["closed"])
+    assert [
+        "the bus shows 8 NVIDIA devices, and NVML 2",
+        "/dev has 2 nodes for 8 NVIDIA devices (/dev/nvidia1, /dev/nvidia5)",
+    ] == seen["evidence"]
 
 
 def test_only_variables_that_are_read_are_told(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import torch
 import torch.cuda.graphs
 
 import safedev
-from safedev import _driver, _nvml, launchers
+from safedev import _driver, _isolation, _nvml, launchers
 from safedev.testing import FakeCudaError, fake_cuda, launched_by
 
 if TYPE_CHECKING:
@@ -640,6 +640,14 @@ class TestSafedevOnIt:
             _nvml.cuda_version(),
             _nvml.vitals(),
         )
+
+    def test_the_host_below_is_not_looked_at(self, fake_cuda: InstallFakeCuda) -> None:
+        """
+        What this machine has says nothing of the pretended one.
+        """
+        fake_cuda(2)
+
+        assert _isolation.Isolation() == _isolation.read()
 
     def test_a_driver_too_old_tells_no_uuids(self, fake_cuda: InstallFakeCuda) -> None:
         """

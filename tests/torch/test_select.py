@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import safedev
-from safedev import _nvml, _torch
+from safedev import _isolation, _nvml, _torch
 from safedev._diagnosis import Diagnosis
 from safedev.testing._plugin import InstallFakeCuda
 
@@ -681,8 +681,8 @@ def test_only_what_can_explain_is_asked_for(fake_cuda: InstallFakeCuda) -> None:
     """
     fake_cuda(2)
     with pytest.MonkeyPatch.context() as patch:  # undone before the fake is
-        for name in ("inventory", "count", "on_bus"):
-            patch.setattr(_nvml, name, lambda: pytest.fail("NVML was asked"))
+        for module, name in ((_nvml, "inventory"), (_nvml, "count"), (_isolation, "read")):
+            patch.setattr(module, name, lambda: pytest.fail("the machine was looked at"))
 
         with pytest.raises(safedev.InvalidDeviceError):
             safedev.select_device(2, fallback="raise")

@@ -1,0 +1,107 @@
+"""The reasons that lie in the machine: its driver, its build of torch, and what of it is here."""
+
+from __future__ import annotations
+
+from safedev import _isolation
+from safedev._diagnosis import OBSERVATIONS, Finding
+from safedev._mask_rules import codes, first, use_one_of, wants_cuda
+from safedev._resolve import devices_are_there, too_old
+from safedev._text import counted, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from safedev._diagnosis import Diagnosis
+    from safedev._snapshot import Snapshot
+
+
+ASIDES = frozenset({"launcher-doubt", "mask-misspelled", "no-local-rank", "order-ambiguous", "stale-local-rank"})
+"""Codes of findings that by themselves keep nobody from a device."""
+
+
+def old_driver(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    if case.device is not None or not wants_cuda(case) or snapshot.device_count or snapshot.refusal or snapshot.forked:
+        return
+    if snapshot.driver_cuda is not None and too_old(snapshot.driver_cuda, snapshot.cuda_build):
+        serves = f"{snapshot.driver_cuda // 1000}.{snapshot.driver_cuda % 1000 // 10}"
+        yield Finding(
+            code="driver-unusable",
+            reason=f"the driver serves CUDA {serves} at most, and this torch was built for CUDA {snapshot.cuda_build}",
+            remedy=f"update the driver, or install a build of torch for CUDA {serves.partition('.')[0]}",
+            suggestion="cpu",
+        )
+    elif snapshot.count_evidence and devices_are_there(snapshot) and not snapshot.mask.defects:
+        seen, remedy = _absence(snapshot) or (
+            "",
+            "run nvidia-smi: if it fails too, the driver, or the access to it, is at fault",
+        )
+        said = quoted(snapshot.count_evidence, 200)
+        yield Finding(
+            code="driver-unusable",
+            reason=f"torch could not count the devices: {said}" + (f"; {seen}" if seen else ""),
+            remedy=remedy,
+            suggestion="cpu",
+        )
+
+
+def build_without_cuda(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    if wants_cuda(case) and not (snapshot.cuda_build or snapshot.hip_build) and devices_are_there(snapshot):
+        there = counted(snapshot.physical_count or 1, "NVIDIA device")
+        yield Finding(
+            code="torch-without-cuda",
+            reason=f"this build of torch has no CUDA, and the machine has {there}",
+            remedy="install a build of torch with CUDA: https://pytorch.org/get-started/locally/ has the command",
+            suggestion="cpu",
+        )
+
+
+def nothing_visible(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    able = case.snapshot.cuda_build or case.snapshot.hip_build
+    if case.device is None and wants_cuda(case) and not case.snapshot.device_count and not _causes(found):
+        reason, remedy = _absence(case.snapshot) or (
+            "torch finds no CUDA device in this machine or container, and no mask hides one",
+            LOOK_FURTHER,
+        )
+        if not able:
+            reason = "this build of torch has no CUDA"
+            remedy = "if this machine has a GPU, install a build with CUDA: https://pytorch.org/get-started/locally/"
+        yield Finding(code="no-cuda-device", reason=reason, remedy=remedy, suggestion="cpu")
+
+
+LOOK_FURTHER = "run nvidia-smi: if it lists devices, run python -m safedev for what hides them; else use the CPU"
+"""What to do where nothing shows why there is no device."""
+
+
+def _absence(snapshot: Snapshot) -> tuple[str, str] | None:
+    """Why a host with NVIDIA devices shows none here, and what to do."""
+    seen = snapshot.isolation if snapshot.cuda_build else None
+    return None if seen is None else _isolation.absence(seen)
+
+
+def out_of_range(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    if case.request.kind == "ordinal" and case.device is None and snapshot.device_count and not _causes(found):
+        yield Finding(
+            code="out-of-range",
+            reason=f"ordinals count from 0, so the last one here is {snapshot.device_count - 1}{_elsewhere(snapshot)}",
+            remedy=use_one_of(snapshot),
+            suggestion=first(snapshot),
+        )
+
+
+def _elsewhere(snapshot: Snapshot) -> str:
+    """What shows that the host has more devices than this container or job, in a clause."""
+    seen, host = snapshot.isolation, snapshot.variables.get("NVIDIA_VISIBLE_DEVICES")
+    if seen is not None and (clause := _isolation.narrowed(seen, snapshot.physical_count)):
+        return f"; {clause}"
+    if host and host[0].isdecimal():
+        return f"; NVIDIA_VISIBLE_DEVICES={quoted(host)} counts devices on the host, and inside they count from 0"
+    return ""
+
+
+def _causes(found: Sequence[Finding]) -> set[str]:
+    """Codes found so far that explain why a device cannot be had."""
+    return codes(found) - OBSERVATIONS - ASIDES
