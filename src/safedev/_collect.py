@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Levelled = tuple[str, Finding]  # "fault", "warning" or "observation", and what it is about
     Vitals = dict[int, tuple[int, int, str]]
 
-WARNINGS = frozenset({"launcher-doubt", "order-ambiguous", "stale-local-rank"})
+WARNINGS = frozenset({"count-disagrees", "launcher-doubt", "order-ambiguous", "stale-local-rank"})
 """Codes of a diagnosis that neither stop a run nor mislead it by themselves."""
 
 MADE_OF_TEXT = ("launcher-doubt", "mask-", "no-local-rank")
@@ -58,7 +58,7 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
     trials = try_devices(range(count + 1), seconds) if allocate and count else []
     driver, serves, vitals = _nvml.vitals() if known or torch is None else ("", None, {})
     devices = list(_devices(snapshot, trials, vitals))
-    found = [("fault", trouble)] if trouble is not None else list(_of_trials(devices, trials, snapshot, seconds))
+    found = [("fault", trouble)] if trouble is not None else list(_of_trials(devices, trials, case, seconds))
     found += _of_case(case, known=known)
     physical = len(vitals) if snapshot.physical_count is None and driver else snapshot.physical_count
     serious = {"fault", "warning"} if strict else {"fault"}
@@ -176,13 +176,14 @@ def _asked(question: Callable[[], Diagnosis], seconds: float) -> Diagnosis | str
 
 
 def _of_trials(
-    devices: Sequence[Report], trials: Sequence[Report], snapshot: Snapshot, seconds: float
+    devices: Sequence[Report], trials: Sequence[Report], case: Diagnosis, seconds: float
 ) -> Iterator[Levelled]:
     """What the trials showed; one finding for all the devices that failed alike."""
     if any(trial["state"] == "no-driver" for trial in trials):
-        refusal = replace(snapshot, refusal=trials[0]["said"], refused=("cuda:0",), device_count=0)
+        refusal = replace(case.snapshot, refusal=trials[0]["said"], refused=("cuda:0",), device_count=0)
         yield from (("fault", f) for f in judge(request_for("cuda:0"), refusal).findings if f.code == "driver-unusable")
-    if trials and trials[-1]["state"] in USABLE:
+    expected = any(finding.code == "count-disagrees" for finding in case.findings)
+    if trials and trials[-1]["state"] in USABLE and not expected:
         reason = f"torch counts {counted(len(devices), 'device')} before the driver starts, and the driver shows more"
         yield "warning", Finding(code="count-disagrees", reason=reason, remedy="name devices by UUID in the mask")
     alike: dict[tuple[str, str], list[str]] = {}

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from safedev._snapshot import Snapshot
 
 
-ASIDES = frozenset({"launcher-doubt", "mask-misspelled", "no-local-rank", "order-ambiguous", "stale-local-rank"})
+ASIDES = frozenset(
+    {"count-disagrees", "launcher-doubt", "mask-misspelled", "no-local-rank", "order-ambiguous", "stale-local-rank"}
+)
 """Codes of findings that by themselves keep nobody from a device."""
 
 

@@ -6,8 +6,7 @@ from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._request import request_for
 from safedev._resolve import resolve
-from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, stacked
-from safedev._snapshot import overtaken, visible_devices
+from safedev._snapshot import overtaken
 from safedev._text import counted, quoted
 
 TYPE_CHECKING = False
@@ -67,23 +66,6 @@ def rewrite(case: Diagnosis) -> str:
     return f"write {mask.variable}={instead}"
 
 
-def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
-    snapshot = case.snapshot
-    outer, hip = (snapshot.variables.get(name) for name in (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES))
-    name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
-    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES) or snapshot.mask.raw
-    if not snapshot.hip_build or outer is None or not inner or not wants_cuda(case):
-        return
-    shown, lost = stacked(outer, inner)
-    if lost or shown != snapshot.device_count:
-        yield Finding(
-            code="masks-stacked",
-            reason=f"{ROCR_VISIBLE_DEVICES}={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
-            f"inside what it leaves: ROCm shows {counted(shown, 'device')}, and torch counts {snapshot.device_count}",
-            remedy=f"set one of them alone, or count in {name} from 0 inside what {ROCR_VISIBLE_DEVICES} leaves",
-        )
-
-
 def mask_defects(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if not wants_cuda(case):
         return
@@ -130,18 +112,24 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
     def known(entry: int | str) -> bool:
         if isinstance(entry, int):
             return entry < machine
-        return snapshot.physical is None or entry[:4] == "MIG-" or fitting(entry) == 1
+        return snapshot.physical is None or (instance(entry) if entry[:4] == "MIG-" else fitting(entry) == 1)
+
+    def instance(uuid: str) -> bool:
+        # The driver's word goes before NVML's; `MIG-GPU-<uuid>/1/0` is another spelling, which NVML does not know.
+        shown = uuid in mask.entries[: snapshot.device_count] or "/" in uuid
+        return shown or instances is None or any(one.startswith(uuid) for one in instances)
 
     def fitting(entry: int | str) -> int:
         return sum(device.uuid.startswith(str(entry)) for device in snapshot.physical or ())
 
+    instances = listed_instances(snapshot)
     for place, entry in enumerate(mask.entries):
         if not known(entry):
-            kept, fits = ",".join(str(one) for one in mask.entries[: place + 64] if known(one)), fitting(entry)
+            kept = ",".join(str(one) for one in mask.entries[: place + 64] if known(one))
+            here = _what_is_here(entry, machine, fitting(entry), instances)
             yield Finding(
                 code="mask-unknown-device",
-                reason=f"{mask.variable} names {quoted(str(entry))}, and {_what_is_here(entry, machine, fits)}: "
-                "it and all that follow are hidden",
+                reason=f"{mask.variable} names {quoted(str(entry))}, and {here}: it and all that follow are hidden",
                 remedy=f"write {mask.variable}={kept}" if kept else f"unset {mask.variable}, or name what is here",
                 suggestion=first(snapshot),
                 span=mask.span_of(place),
@@ -149,8 +137,17 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
             return
 
 
-def _what_is_here(entry: int | str, machine: int, fits: int) -> str:
+def listed_instances(snapshot: Snapshot) -> list[str] | None:
+    """UUIDs of the machine's MIG instances; None where not all are known."""
+    divided = [device.instances for device in snapshot.physical or () if device.mig]
+    return None if not divided or None in divided else [uuid for told in divided for uuid in told or ()]
+
+
+def _what_is_here(entry: int | str, machine: int, fits: int, instances: Sequence[str] | None) -> str:
     """What this machine has in place of an entry that names no device, in a clause."""
+    if instances is not None and str(entry).startswith("MIG-"):
+        shown = f": {instances[0]}" + ", ..." * (len(instances) > 1) if instances else ""
+        return f"this machine (or container) has {counted(len(instances), 'MIG instance')}{shown}"
     if isinstance(entry, str) and fits:
         return f"{fits} devices of this machine fit it"
     numbers = f", 0 {'and' if machine == 2 else 'to'} {machine - 1}" if isinstance(entry, int) and machine > 1 else ""
@@ -159,7 +156,7 @@ def _what_is_here(entry: int | str, machine: int, fits: int) -> str:
 
 def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     mask = case.snapshot.mask
-    hip = " (torch says so; ROCm takes an empty one as unset)" if mask.variable == HIP_VISIBLE_DEVICES else ""
+    hip = " (torch says so; ROCm takes an empty one as unset)" if case.snapshot.hip_build and mask.raw == "" else ""
     if case.device is None and mask.hides_all and wants_cuda(case) and "mask-too-late" not in codes(found):
         yield Finding(
             code="mask-hides-all",
@@ -180,26 +177,6 @@ def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Findin
             remedy=f"use cuda:{ordinal}",
             suggestion=f"cuda:{ordinal}",
             span=mask.span_of(ordinal),
-        )
-
-
-def mig(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
-    snapshot = case.snapshot
-    instances = [e for e in snapshot.mask.entries if isinstance(e, str) and e[:4] == "MIG-"]
-    devices = [d for d in visible_devices(snapshot) or () if d.mig]
-    if wants_cuda(case) and len(instances) > 1 and snapshot.device_count < len(instances):
-        yield Finding(
-            code="mask-mig",
-            reason=f"the mask lists {len(instances)} MIG instances, and this driver shows {snapshot.device_count} of "
-            "them to one process (before driver R570: one at most)",
-            remedy="give each process one instance, or update the driver",
-            suggestion=first(snapshot),
-        )
-    elif wants_cuda(case) and devices and case.device is None:
-        yield Finding(
-            code="mask-mig",
-            reason=f"physical device {devices[0].index} is in MIG mode: what is visible of it is its instances",
-            remedy=f"list instances by UUID (nvidia-smi -L shows them): {CUDA_VISIBLE_DEVICES}=MIG-...",
         )
 
 

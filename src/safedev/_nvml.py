@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 
 from safedev import _library
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer")
 
 NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+
+_MIG_UUID = r"MIG-[0-9a-zA-Z/-]{1,120}"  # messages tell it to be written, so nothing else may stand in it
 
 _MOST = 1024  # devices that are listed: more than any machine has, should NVML tell nonsense
 
@@ -129,13 +132,34 @@ def _device(nvml: object, index: PhysicalIndex) -> PhysicalDevice:
     if handle is None:
         return PhysicalDevice(index=index)
     mode = ask("nvmlDeviceGetMigMode", handle)
+    mig = bool(mode[0]) if isinstance(mode, (list, tuple)) else False
+    instances, gpu_instances = _instances(ask, handle) if mig else (None, 0)
     return PhysicalDevice(
         index=index,
         uuid=_text(ask("nvmlDeviceGetUUID", handle)),
         name=_text(ask("nvmlDeviceGetName", handle)),
         bus=_text(getattr(ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
-        mig=bool(mode[0]) if isinstance(mode, (list, tuple)) else False,
+        mig=mig,
+        instances=instances,
+        gpu_instances=gpu_instances,
     )
+
+
+def _instances(ask: Callable[..., object], handle: object) -> tuple[tuple[str, ...] | None, int]:
+    """The UUIDs of a device's MIG instances, None where they are not told, and in how many GPU instances they lie.
+
+    Source:
+        https://docs.nvidia.com/deploy/nvml-api/group__nvmlMultiInstanceGPU.html: the places that it counts need not all
+        hold an instance.
+    """
+    places = ask("nvmlDeviceGetMaxMigDeviceCount", handle)
+    if not isinstance(places, int):
+        return None, 0
+    asked = (ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place) for place in range(min(places, _MOST)))
+    found = [(_text(ask("nvmlDeviceGetUUID", one)), one) for one in asked if one is not None]
+    known = {uuid: ask("nvmlDeviceGetGpuInstanceId", one) for uuid, one in found if re.fullmatch(_MIG_UUID, uuid)}
+    # One that does not tell in which GPU instance it lies is taken to lie in one of its own.
+    return tuple(known), len({uuid if owner is None else owner for uuid, owner in known.items()})
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safedev import _host_rules, _mask_rules
+from safedev import _count_rules, _host_rules, _mask_rules
 from safedev._diagnosis import Finding, describe_visible
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._mask_rules import codes, first, use_one_of, wants_cuda
@@ -194,11 +194,13 @@ RULES: tuple[Rule, ...] = (
     _host_rules.build_without_cuda,
     _mask_rules.too_late,
     _mask_rules.not_in_force,
-    _mask_rules.stacked_masks,
+    _count_rules.stacked_masks,
+    _count_rules.rocm_reads_otherwise,
     _mask_rules.mask_defects,
     _mask_rules.unknown_entry,
     _mask_rules.hides_all,
-    _mask_rules.mig,
+    _count_rules.mig,
+    _count_rules.divided,
     _negative,
     _mask_rules.physical_index,
     _global_rank,

@@ -97,6 +97,8 @@ class PhysicalDevice:
         name: The model.
         bus: PCI address, as ``0000:01:00.0``.
         mig: Whether it is divided into MIG instances.
+        instances: UUIDs of those, ``MIG-...``, in NVML's order; None: it is not divided, or NVML does not tell.
+        gpu_instances: In how many GPU instances they lie.
     """
 
     index: PhysicalIndex
@@ -104,6 +106,8 @@ class PhysicalDevice:
     name: str = ""
     bus: str = ""
     mig: bool = False
+    instances: tuple[str, ...] | None = None
+    gpu_instances: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +131,7 @@ class Snapshot:
         found: The ordinals whose UUID fits a request by UUID; None: not asked, or nobody could tell.
         physical_count: Devices of the machine, by NVML; None: unknown.
         physical: The same, one by one; None: unknown.
+        driver_release: The driver's version, as ``580.65.06``, where a device is in MIG mode; empty: unknown.
         isolation: What the system shows of the host's devices, given to this container or not; None: not looked at.
         uuids: UUIDs of the visible devices by ordinal, from a driver that has started; None: unknown.
         exported: The mask as libraries of this process see it, where that is another than in ``os.environ``.
@@ -152,6 +157,7 @@ class Snapshot:
     found: tuple[int, ...] | None = None
     physical_count: int | None = None
     physical: tuple[PhysicalDevice, ...] | None = None
+    driver_release: str = ""
     isolation: Isolation | None = None
     uuids: tuple[str, ...] | None = None
     exported: Mask | None = None
@@ -218,7 +224,7 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
     if count is None or snapshot.physical_count is None or any(str(entry).startswith("MIG-") for entry in entries):
         return False
     if any(device.mig for device in snapshot.physical or ()):
-        return False  # what is visible of it is its instances, which are not listed here
+        return False  # what is visible of it is its instances, and how many of them hangs on the driver
     if not any(device.uuid for device in snapshot.physical or ()):
         if snapshot.mask.raw is None:
             return count > snapshot.physical_count  # fewer may as well be lost

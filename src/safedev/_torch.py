@@ -121,6 +121,7 @@ def look_closer(
         exported=None if exported == snapshot.mask.raw else parse_mask(exported, variable=snapshot.mask.variable),
         physical=physical,
         physical_count=number,
+        driver_release=_nvml.vitals()[0] if any(device.mig for device in physical or ()) else "",
         uuids=_driver.uuids() if snapshot.driver_count and physical else None,
         isolation=_isolation.read() if deep or not snapshot.device_count else None,
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),

@@ -135,10 +135,23 @@ def _rocm(until_the_end: ExitStack) -> None:
         until_the_end.enter_context(mock.patch.object(_nvml, name, return_value=None))
 
 
-def _mig(until_the_end: ExitStack) -> None:
-    divided = (PhysicalDevice(index=0, uuid="GPU-11111111-fa4e", name="NVIDIA A100", bus="00000000:01:00.0", mig=True),)
-    until_the_end.enter_context(mock.patch.object(_nvml, "inventory", return_value=divided))
+def _mig(until_the_end: ExitStack, release: str = "535.261.03") -> None:
+    instances = ("MIG-7c9d0a1e-5b7e-5c6f-9d5e-1f2a3b4c5d6e", "MIG-0b6f3c52-9d1a-5e47-8c30-6a7b8c9d0e1f")
+    divided = PhysicalDevice(
+        index=0, uuid="GPU-11111111-fa4e", name="NVIDIA A100", mig=True, instances=instances, gpu_instances=2
+    )
+    until_the_end.enter_context(mock.patch.object(_nvml, "inventory", return_value=(divided,)))
+    until_the_end.enter_context(mock.patch.object(_nvml, "vitals", return_value=(release, None, {})))
     until_the_end.enter_context(mock.patch.object(torch.cuda, "device_count", return_value=1))
+
+
+def _mig_since_570(until_the_end: ExitStack) -> None:
+    _mig(until_the_end, "580.65.06")
+
+
+def _rocm_counted(until_the_end: ExitStack) -> None:
+    _rocm(until_the_end)
+    until_the_end.enter_context(mock.patch.object(torch.cuda, "device_count", return_value=2))
 
 
 def _no_nodes(until_the_end: ExitStack) -> None:
@@ -156,7 +169,9 @@ SPECIAL = {
     "some-nodes": _some_nodes,
     "cpu-build": _cpu_build,
     "rocm": _rocm,
+    "rocm-counted": _rocm_counted,
     "mig": _mig,
+    "mig-since-570": _mig_since_570,
     "no-torch": _no_torch,
 }
 

@@ -147,6 +147,69 @@ def installed(monkeypatch: pytest.MonkeyPatch, module: ModuleType | None) -> Non
     monkeypatch.setitem(sys.modules, "pynvml", module)  # type: ignore[arg-type]  # None: cannot be imported
 
 
+def divided(**functions: Any) -> Pynvml:
+    """Devices in MIG mode, with places for four instances, of which the second is empty."""
+
+    def handle(_: int, place: int) -> str:
+        if place == 1:
+            raise NVMLError
+        return f"MIG-{place}"
+
+    functions = {
+        "nvmlDeviceGetMigMode": lambda _: [1, 1],
+        "nvmlDeviceGetMaxMigDeviceCount": lambda _: 4,
+        "nvmlDeviceGetMigDeviceHandleByIndex": handle,
+        "nvmlDeviceGetUUID": lambda one: one if isinstance(one, str) else f"GPU-{one}",
+        "nvmlDeviceGetGpuInstanceId": lambda one: 5 if one in {"MIG-2", "MIG-3"} else 1,
+        **functions,
+    }
+    return Pynvml(**functions)
+
+
+@pytest.mark.parametrize(
+    ("functions", "instances", "gpu_instances"),
+    [
+        pytest.param({}, ("MIG-0", "MIG-2", "MIG-3"), 2, id="all-is-told"),
+        pytest.param({"nvmlDeviceGetMaxMigDeviceCount": lambda _: 0}, (), 0, id="none-was-made"),
+        pytest.param({"nvmlDeviceGetMaxMigDeviceCount": raising(NVMLError())}, None, 0, id="their-number-is-refused"),
+        pytest.param({"nvmlDeviceGetMaxMigDeviceCount": lambda _: "many"}, None, 0, id="nonsense-for-a-number"),
+        pytest.param(
+            {"nvmlDeviceGetGpuInstanceId": raising(NVMLError())},
+            ("MIG-0", "MIG-2", "MIG-3"),
+            3,
+            id="owners-are-refused",
+        ),
+        pytest.param(
+            {"nvmlDeviceGetUUID": lambda one: "GPU-0" if one == 0 else "MIG-\x1b[0m" if one == "MIG-2" else one},
+            ("MIG-0", "MIG-3"),
+            2,
+            id="what-is-no-uuid-is-left-out",
+        ),
+        pytest.param({"nvmlDeviceGetMigMode": lambda _: [0, 1]}, None, 0, id="not-in-mig-mode"),
+    ],
+)
+def test_mig_instances_are_listed(
+    monkeypatch: pytest.MonkeyPatch, functions: dict[str, Any], instances: tuple[str, ...] | None, gpu_instances: int
+) -> None:
+    """
+    In NVML's order, past places that are empty, with the number of GPU instances that they lie in.
+    """
+    installed(monkeypatch, divided(**functions))
+    device = (_nvml.inventory() or ())[0]
+
+    assert (instances, gpu_instances) == (device.instances, device.gpu_instances)
+
+
+def test_nonsense_for_a_number_of_instances_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    No more places are asked for than any machine has devices.
+    """
+    installed(monkeypatch, divided(nvmlDeviceGetMaxMigDeviceCount=lambda _: 10**12))
+    monkeypatch.setattr(_nvml, "_MOST", 3)
+
+    assert ("MIG-0", "MIG-2") == (_nvml.inventory() or ())[0].instances
+
+
 def first_device(**differing: Any) -> PhysicalDevice:
     told = {"uuid": "GPU-0", "name": "NVIDIA H100", "bus": "0000:00:00.0", "mig": False}
     return PhysicalDevice(index=0, **(told | differing))

@@ -44,6 +44,7 @@ CODES = {
     "mask-too-late",
     "mask-not-in-force",
     "masks-stacked",
+    "count-disagrees",
     "order-ambiguous",
     "no-local-rank",
     "launcher-doubt",
@@ -81,6 +82,29 @@ def launched(local_rank: int, local_world_size: int | None = None, **more: Any) 
 def machine(*models: str, mig: bool = False) -> tuple[PhysicalDevice, ...]:
     """The inventory of a machine with devices of these models; their UUIDs begin with GPU-0, GPU-1 ..."""
     return tuple(PhysicalDevice(index=n, uuid=f"GPU-{n}abc", name=model, mig=mig) for n, model in enumerate(models))
+
+
+ONE, TWO, THREE = "MIG-11111111-5b7e", "MIG-22222222-5b7e", "MIG-33333333-5b7e"
+
+
+def divided(
+    count: int, *parts: tuple[int, tuple[str, ...] | None] | None, mask: str | None = None, **more: Any
+) -> Snapshot:
+    """A process that torch tells of *count* devices; of each of the machine, in how many GPU instances its MIG
+    instances lie, and their UUIDs. None: a whole device.
+    """
+    devices = tuple(
+        PhysicalDevice(
+            index=n,
+            uuid=f"GPU-{n}abc",
+            name="A100",
+            mig=part is not None,
+            instances=part[1] if part else None,
+            gpu_instances=part[0] if part else 0,
+        )
+        for n, part in enumerate(parts)
+    )
+    return seen(count, mask, physical=devices, physical_count=len(devices), **more)
 
 
 def with_machine(snapshot: Snapshot, *models: str, mig: bool = False) -> Snapshot:
@@ -445,6 +469,190 @@ SITUATIONS = [
     pytest.param("mask-mig", 1, seen(1, "MIG-a,MIG-b"), ["2 MIG", "1"], "cuda:0", id="mask-mig"),
     pytest.param(
         "mask-mig", 1, with_machine(seen(1, "0"), "A", mig=True), ["device 0"], None, id="mask-mig-whole-device"
+    ),
+    pytest.param(
+        "mask-mig",
+        1,
+        divided(1, (2, (ONE, TWO))),
+        ["physical device 0 is in MIG mode", "it has 2 instances"],
+        None,
+        id="mask-mig-instances-are-listed",
+    ),
+    pytest.param(
+        "mask-mig", 1, divided(1, (0, ())), ["has no instance, so nothing"], None, id="mask-mig-without-an-instance"
+    ),
+    pytest.param(
+        "mask-mig",
+        1,
+        divided(1, (1, (ONE, TWO)), mask="MIG-1,MIG-2", driver_count=1, driver_release="580.65"),
+        ["lists 2", "shows 1", "from driver R570 on: one of each GPU instance"],
+        "cuda:0",
+        id="mask-mig-of-one-gpu-instance",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        divided(0, (2, (ONE, TWO)), mask="MIG-9", driver_count=0),
+        ["'MIG-9'", f"2 MIG instances: {ONE}, ..."],
+        None,
+        id="mask-unknown-device-instance",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        1,
+        divided(1, (1, (ONE,)), mask=f"{ONE},MIG-9", driver_count=1),
+        ["'MIG-9'", f"1 MIG instance: {ONE}:"],
+        "cuda:0",
+        id="mask-unknown-device-second-instance",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        divided(0, (0, ()), mask="MIG-9", driver_count=0),
+        ["0 MIG instances:"],
+        None,
+        id="mask-unknown-device-no-instance-was-made",
+    ),
+    # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(2, (2, (ONE, TWO, THREE)), None, driver_release="580.65.06"),
+        ["counts 2 whole devices", "physical device 0 is in MIG mode", "shows 3 (from driver R570 on"],
+        None,
+        id="count-disagrees-from-r570-on",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(2, (2, (ONE, TWO, THREE)), None, driver_release="535.261.03"),
+        ["counts 2 whole devices", "shows 1 (before driver R570"],
+        None,
+        id="count-disagrees-before-r570",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(2, (2, (ONE, TWO, THREE)), None),
+        ["shows 1 (before driver R570: one at most), or 3 (from driver R570 on"],
+        None,
+        id="count-disagrees-release-unknown",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(2, (0, ()), None, driver_release="580.65.06"),
+        ["shows 1, since no instance was made"],
+        None,
+        id="count-disagrees-no-instance",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(1, (60, tuple(f"MIG-{n}" for n in range(100, 200))), mask="0", driver_release="570.1"),
+        ["counts 1 whole device,", "shows 60 "],
+        None,
+        id="count-disagrees-under-a-mask",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(10, *[(7, (ONE,))] * 10, driver_release="570.1"),
+        ["shows 64 "],
+        None,
+        id="count-disagrees-at-most-64",
+    ),
+    # https://github.com/ROCm/ROCR-Runtime, amd_filter_device.cpp; https://github.com/ROCm/clr, rocdevice.cpp
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(0, HIP_VISIBLE_DEVICES=""),
+        ["0 devices under HIP_VISIBLE_DEVICES=''", "as unset"],
+        None,
+        id="count-disagrees-hip-empty",
+    ),
+    pytest.param(
+        "count-disagrees", 0, rocm(0, ""), ["0 devices under CUDA_VISIBLE_DEVICES=''"], None, id="count-disagrees-empty"
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(0, ROCR_VISIBLE_DEVICES="1", HIP_VISIBLE_DEVICES=""),
+        ["0 devices under HIP_VISIBLE_DEVICES=''"],
+        None,
+        id="count-disagrees-hip-empty-inside-rocr",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(1, ROCR_VISIBLE_DEVICES=""),
+        ["1 device under ROCR_VISIBLE_DEVICES=''", "shows none"],
+        None,
+        id="count-disagrees-rocr-empty",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(2, ROCR_VISIBLE_DEVICES="0,0"),
+        ["2 devices under ROCR_VISIBLE_DEVICES='0,0'", "shows 1 at most"],
+        None,
+        id="count-disagrees-rocr-repeated",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(4, ROCR_VISIBLE_DEVICES="1"),
+        ["4 devices under ROCR_VISIBLE_DEVICES='1'", "shows 1 at most: this torch does not read that mask"],
+        None,
+        id="count-disagrees-rocr-is-not-read",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(4, "1"),
+        ["4 devices under CUDA_VISIBLE_DEVICES='1'", "this torch does not read that mask"],
+        None,
+        id="count-disagrees-cuda-is-not-read",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(2, HIP_VISIBLE_DEVICES="0, 1"),
+        ["2 devices under HIP_VISIBLE_DEVICES='0, 1'", "shows 1 at most", "without blanks"],
+        None,
+        id="count-disagrees-hip-blank",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(1, HIP_VISIBLE_DEVICES="01"),
+        ["1 device under HIP_VISIBLE_DEVICES='01'", "shows none"],
+        None,
+        id="count-disagrees-hip-leading-zero",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(0, HIP_VISIBLE_DEVICES="0,0,1"),
+        ["0 devices under HIP_VISIBLE_DEVICES='0,0,1'", "shows 2 at most"],
+        None,
+        id="count-disagrees-hip-repeated",
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(1, "0,GPU-ab"),
+        ["1 device under CUDA_VISIBLE_DEVICES='0,GPU-ab'", "shows 2 at most"],
+        None,
+        id="count-disagrees-mixed",
+    ),
+    pytest.param(
+        "mask-hides-all",
+        0,
+        rocm(0, ""),
+        ["CUDA_VISIBLE_DEVICES=''", "ROCm takes an empty one as unset"],
+        None,
+        id="mask-hides-all-says-torch-of-cuda",
     ),
     pytest.param(
         "mask-misspelled",
@@ -827,6 +1035,83 @@ TWINS = [
     pytest.param("mask-mig", 1, with_machine(seen(1, "0"), "A"), id="mask-mig:mode-is-off"),
     pytest.param("mask-mig", "xpu", seen(1, "MIG-a,MIG-b"), id="mask-mig:another-kind"),
     pytest.param("mask-mig", "xpu", with_machine(seen(1, "0"), "A", mig=True), id="mask-mig:another-kind-whole-device"),
+    pytest.param(
+        "mask-mig",
+        0,
+        divided(0, (1, (ONE,)), mask="MIG-8,MIG-9", driver_count=0),
+        id="mask-mig:none-of-them-is-here",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        divided(1, (1, (ONE,)), mask=ONE[:6], driver_count=1),
+        id="mask-unknown-device:beginning-of-an-instance",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        1,
+        divided(1, (1, (ONE,)), mask="MIG-9", driver_count=1),
+        id="mask-unknown-device:the-driver-shows-it",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        divided(0, (1, (ONE,)), mask="MIG-GPU-0abc/1/0", driver_count=0),
+        id="mask-unknown-device:older-spelling",
+    ),
+    pytest.param(
+        "mask-unknown-device",
+        0,
+        divided(0, (1, (ONE,)), (0, None), mask="MIG-9", driver_count=0),
+        id="mask-unknown-device:not-all-instances-are-known",
+    ),
+    pytest.param("count-disagrees", 0, seen(2), id="count-disagrees:machine-unknown"),
+    pytest.param("count-disagrees", 0, divided(2, None, None), id="count-disagrees:whole-devices"),
+    pytest.param("count-disagrees", 0, divided(1, (1, (ONE,))), id="count-disagrees:one-instance-of-one-device"),
+    pytest.param(
+        "count-disagrees", 0, divided(1, (2, (ONE, TWO)), driver_release="535.1"), id="count-disagrees:one-before-r570"
+    ),
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(2, (1, (ONE,)), None, driver_release="570.1"),
+        id="count-disagrees:as-many-from-r570-on",
+    ),
+    pytest.param("count-disagrees", 0, divided(1, (0, None), driver_release="570.1"), id="count-disagrees:not-listed"),
+    pytest.param(
+        "count-disagrees",
+        0,
+        divided(1, (2, (ONE, TWO)), None, mask="1"),
+        id="count-disagrees:the-divided-one-is-hidden",
+    ),
+    pytest.param(
+        "count-disagrees", 0, divided(3, (3, (ONE, TWO, THREE)), driver_count=3), id="count-disagrees:it-has-started"
+    ),
+    pytest.param("count-disagrees", "xpu", divided(2, (2, (ONE, TWO)), None), id="count-disagrees:another-kind"),
+    pytest.param("count-disagrees", 0, seen(0, ""), id="count-disagrees:cuda-has-one-answer"),
+    pytest.param("count-disagrees", 0, rocm(4), id="count-disagrees:rocm-without-a-mask"),
+    pytest.param(
+        "count-disagrees", 0, rocm(0, HIP_VISIBLE_DEVICES="-1"), id="count-disagrees:minus-one-hides-for-both"
+    ),
+    pytest.param("count-disagrees", 0, rocm(2, HIP_VISIBLE_DEVICES="0,1"), id="count-disagrees:read-alike"),
+    pytest.param("count-disagrees", 0, rocm(1, HIP_VISIBLE_DEVICES="0,1"), id="count-disagrees:the-machine-has-one"),
+    pytest.param("count-disagrees", 0, rocm(1, HIP_VISIBLE_DEVICES="0, 1"), id="count-disagrees:both-see-one"),
+    pytest.param("count-disagrees", 0, rocm(2, ROCR_VISIBLE_DEVICES="2,3"), id="count-disagrees:rocr-read-alike"),
+    pytest.param("count-disagrees", 0, rocm(0, "", ROCR_VISIBLE_DEVICES="-1"), id="count-disagrees:rocr-hides-all"),
+    pytest.param(
+        "count-disagrees",
+        0,
+        rocm(1, ROCR_VISIBLE_DEVICES="1", HIP_VISIBLE_DEVICES="01"),
+        id="count-disagrees:stacked-masks-have-a-code",
+    ),
+    pytest.param("count-disagrees", "xpu", rocm(0, HIP_VISIBLE_DEVICES=""), id="count-disagrees:another-kind-on-rocm"),
+    # torch trims to what the machine has, and ROCm does too.
+    pytest.param(
+        "masks-stacked",
+        0,
+        rocm(1, ROCR_VISIBLE_DEVICES="0,1", HIP_VISIBLE_DEVICES="0,1"),
+        id="masks-stacked:the-machine-has-one",
+    ),
     pytest.param("mask-misspelled", 2, seen(2), id="mask-misspelled:none"),
     pytest.param(
         "mask-misspelled", "xpu", seen(0, misspelled=("CUDA_VISIBLE_DEVICE",)), id="mask-misspelled:another-kind"
@@ -984,6 +1269,36 @@ def test_every_code_has_a_twin() -> None:
         pytest.param("cuda", seen(0, cuda_build=None), "install a build with CUDA", id="a-build-with-cuda"),
         pytest.param(0, seen(0, "7", physical_count=2), "unset CUDA_VISIBLE_DEVICES", id="nothing-of-it-is-here"),
         pytest.param(5, seen(2, "4,5"), "use cuda:1", id="the-ordinal-of-a-physical-index"),
+        pytest.param(1, divided(1, (1, (ONE,))), f"UUID: CUDA_VISIBLE_DEVICES={ONE}", id="the-only-instance"),
+        pytest.param(
+            1,
+            divided(1, (2, (ONE, TWO))),
+            f"CUDA_VISIBLE_DEVICES={ONE}, or another of its 2",
+            id="one-of-the-instances",
+        ),
+        pytest.param(1, divided(1, (0, ())), "nvidia-smi mig -cgi", id="no-instance-was-made"),
+        pytest.param(
+            0, divided(2, (0, ()), (1, (TWO,))), f"CUDA_VISIBLE_DEVICES={TWO}", id="the-first-that-has-an-instance"
+        ),
+        pytest.param(
+            1,
+            divided(1, (1, (ONE, TWO)), mask="MIG-2,MIG-1", driver_count=1),
+            f"update the driver, or give each process one instance: CUDA_VISIBLE_DEVICES={TWO}",
+            id="one-of-those-in-the-mask",
+        ),
+        pytest.param(
+            1,
+            divided(1, (1, (ONE, TWO)), mask="MIG-2,MIG-1", driver_count=1, driver_release="570.1"),
+            "give each process one instance: CUDA",
+            id="a-driver-that-is-new-enough",
+        ),
+        pytest.param(0, rocm(2, HIP_VISIBLE_DEVICES="0, 1"), "write HIP_VISIBLE_DEVICES=0,1", id="numbers-for-hip"),
+        pytest.param(0, rocm(0, HIP_VISIBLE_DEVICES="0,0,1"), "each once: HIP_VISIBLE_DEVICES=0,1", id="each-once"),
+        pytest.param(0, rocm(2, ROCR_VISIBLE_DEVICES="0x2,2"), "write ROCR_VISIBLE_DEVICES=2", id="numbers-for-rocr"),
+        pytest.param(0, rocm(1, ROCR_VISIBLE_DEVICES=""), "HIP_VISIBLE_DEVICES=-1 hides", id="hidden-from-both"),
+        pytest.param(
+            0, rocm(4, ROCR_VISIBLE_DEVICES="1"), "use HIP_VISIBLE_DEVICES in its place", id="one-that-is-read"
+        ),
         pytest.param(0, seen(0, driver_cuda=11040), "torch for CUDA 11", id="the-build-for-an-old-driver"),
         pytest.param("xpu", seen(1), "install the build that drives it", id="another-build"),
         pytest.param(
@@ -1395,7 +1710,15 @@ def machines(draw: st.DrawFn) -> tuple[PhysicalDevice, ...] | None:
         return None
     uuids = draw(st.lists(st.sampled_from(["", "GPU-0abc", "GPU-1abc", "GPU-1abd"]), min_size=4, max_size=4))
     return tuple(
-        PhysicalDevice(index=n, uuid=uuids[n], name=model, mig=draw(st.booleans())) for n, model in enumerate(models)
+        PhysicalDevice(
+            index=n,
+            uuid=uuids[n],
+            name=model,
+            mig=draw(st.booleans()),
+            instances=draw(st.none() | st.lists(st.sampled_from([ONE, TWO, "MIG-a"]), unique=True).map(tuple)),
+            gpu_instances=draw(st.integers(0, 3)),
+        )
+        for n, model in enumerate(models)
     )
 
 
@@ -1426,19 +1749,21 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         uuids=draw(st.none() | st.just(("GPU-0abc", "GPU-1abc")[:count])) if driver is not None else None,
         exported=draw(st.none() | MASKS.map(parse_mask)),
         isolation=draw(st.none() | ISOLATIONS),
+        driver_release=draw(st.sampled_from(["", "535.261.03", "580.65.06"]) | OUTSIDE),
         misspelled=tuple(draw(st.lists(OUTSIDE, max_size=2))),
         variables=draw(
             st.dictionaries(
                 st.sampled_from(
                     [
                         "CUDA_DEVICE_ORDER",
+                        "CUDA_VISIBLE_DEVICES",
                         "ROCR_VISIBLE_DEVICES",
                         "HIP_VISIBLE_DEVICES",
                         "NVIDIA_VISIBLE_DEVICES",
                         "LOCAL_RANK",
                     ]
                 ),
-                OUTSIDE,
+                OUTSIDE | MASKS.filter(lambda mask: mask is not None),
             )
         ),
     )

@@ -1,0 +1,160 @@
+"""The reasons that lie in a count: torch's own before the driver has started, and the driver's, of MIG and of ROCm."""
+
+from __future__ import annotations
+
+from safedev._diagnosis import Finding
+from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._mask_rules import codes, first, listed_instances, wants_cuda
+from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, hip_entries, rocr_entries, stacked
+from safedev._snapshot import visible_devices
+from safedev._text import counted, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from safedev._diagnosis import Diagnosis
+    from safedev._snapshot import PhysicalDevice, Snapshot
+
+
+def mig(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    instances = [e for e in snapshot.mask.entries if isinstance(e, str) and e[:4] == "MIG-"]
+    devices = [d for d in visible_devices(snapshot) or () if d.mig]
+    if not wants_cuda(case) or "mask-unknown-device" in codes(found):
+        return
+    if len(instances) > 1 and snapshot.device_count < len(instances):
+        recent = _many_instances(snapshot)
+        fitting = [uuid for uuid in listed_instances(snapshot) or () if uuid.startswith(instances[0])]
+        named = f": {CUDA_VISIBLE_DEVICES}={fitting[0]}" if fitting else ""
+        yield Finding(
+            code="mask-mig",
+            reason=f"the mask lists {len(instances)} MIG instances, and this driver shows {snapshot.device_count} of "
+            f"them to one process ({_SINCE if recent else _BEFORE})",
+            remedy=("" if recent else "update the driver, or ") + f"give each process one instance{named}",
+            suggestion=first(snapshot),
+        )
+    elif devices and case.device is None:
+        yield Finding(
+            code="mask-mig",
+            reason=f"physical device {devices[0].index} is in MIG mode: {_parts(devices[0])}",
+            remedy=_take_one(devices[0]),
+        )
+
+
+_BEFORE, _SINCE = "before driver R570: one at most", "from driver R570 on: one of each GPU instance"
+
+
+def divided(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    """Tell both counts where torch counts whole devices, and the driver will show their MIG instances.
+
+    Source:
+        https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html, "CUDA Device Enumeration"
+    """
+    snapshot, recent = case.snapshot, _many_instances(case.snapshot)
+    seen = visible_devices(snapshot) or ()
+    parted = [device for device in seen if device.mig]
+    if not wants_cuda(case) or snapshot.driver_count is not None or snapshot.refusal or not parted:
+        return
+    if any(device.instances is None for device in parted):
+        return  # how many there are is not known
+    parts, whole = sum(device.gpu_instances for device in parted), len(seen) - len(parted)
+    before, since = min(parts, 1) or whole, min(parts + whole, _MOST_SHOWN)
+    if {snapshot.device_count} == ({before, since} if recent is None else {since if recent else before}):
+        return
+    told = [f"{before} ({_BEFORE})"] * (not recent) + [f"{since} ({_SINCE}, and whole devices)"] * (recent is not False)
+    shows = ", or ".join(told) if parts else f"{whole}, since no instance was made of it"
+    yield Finding(
+        code="count-disagrees",
+        reason=f"torch counts {counted(snapshot.device_count, 'whole device')}, and physical device {parted[0].index} "
+        f"is in MIG mode: by NVIDIA's rules the driver, once it has started, shows {shows}",
+        remedy=_take_one(next((device for device in parted if device.instances), parted[0])),
+    )
+
+
+_MOST_SHOWN = 64  # of MIG instances and whole devices, to one process
+
+
+def _many_instances(snapshot: Snapshot) -> bool | None:
+    """Whether this driver shows one process several MIG instances, as from R570 on; None: its release is unknown."""
+    release = snapshot.driver_release.partition(".")[0]
+    return int(release) >= 570 if release.isdecimal() and release.isascii() and len(release) < 9 else None
+
+
+def _parts(device: PhysicalDevice) -> str:
+    """What is visible of a device in MIG mode, in a clause."""
+    if device.instances is None:
+        return "what is visible of it is its instances"
+    if not device.instances:
+        return "it has no instance, so nothing of it is visible"
+    return f"it has {counted(len(device.instances), 'instance')}, and nothing else of it can be visible"
+
+
+def _take_one(device: PhysicalDevice) -> str:
+    """What to do with a device in MIG mode."""
+    if device.instances is None:
+        return f"list instances by UUID (nvidia-smi -L shows them): {CUDA_VISIBLE_DEVICES}=MIG-..."
+    if not device.instances:
+        return "make instances (nvidia-smi mig -cgi PROFILE -C), or end its MIG mode (nvidia-smi -mig 0)"
+    more = "" if len(device.instances) == 1 else f", or another of its {len(device.instances)} (nvidia-smi -L)"
+    return f"name an instance by UUID: {CUDA_VISIBLE_DEVICES}={device.instances[0]}{more}"
+
+
+def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    snapshot = case.snapshot
+    outer, hip = (snapshot.variables.get(name) for name in (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES))
+    name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
+    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES) or snapshot.mask.raw
+    if not snapshot.hip_build or outer is None or not inner or not wants_cuda(case):
+        return
+    shown, lost = stacked(outer, inner)
+    # Each shows what its masks leave, at most: fewer may be all that the machine has.
+    fewer = snapshot.device_count == len(snapshot.mask.entries) < shown
+    if lost or shown < snapshot.device_count or fewer:
+        yield Finding(
+            code="masks-stacked",
+            reason=f"{ROCR_VISIBLE_DEVICES}={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
+            f"inside what it leaves: ROCm shows {counted(shown, 'device')}, and torch counts {snapshot.device_count}",
+            remedy=f"set one of them alone, or count in {name} from 0 inside what {ROCR_VISIBLE_DEVICES} leaves",
+        )
+
+
+def rocm_reads_otherwise(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
+    """Tell both counts where torch and ROCm read one mask differently, as far as its text alone shows it."""
+    snapshot, count = case.snapshot, case.snapshot.device_count
+    mask, rocr, hip = (snapshot.mask, *map(snapshot.variables.get, (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)))
+    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES)
+    if not snapshot.hip_build or not wants_cuda(case) or snapshot.refusal or (rocr is not None and inner):
+        return  # of masks that are stacked another rule tells
+    if mask.raw == "" and count == 0 and (rocr is None or rocr_entries(rocr)):
+        yield Finding(
+            code="count-disagrees",
+            reason=f"torch counts 0 devices under {mask.variable}='', and ROCm, which takes an empty mask as unset, "
+            "shows all that no other hides",
+            remedy=f"write {mask.variable}=-1 to hide every device, or unset it",
+        )
+    elif rocr is not None:
+        entries = rocr_entries(rocr)
+        if count > len(entries):
+            yield _read_otherwise(count, ROCR_VISIBLE_DEVICES, rocr, entries, entries)
+    elif inner:
+        entries = hip_entries(inner)
+        if count > len(entries) or count == len(mask.entries) < len(entries):
+            name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
+            yield _read_otherwise(count, name, inner, entries, mask.entries)
+
+
+def _read_otherwise(count: int, name: str, raw: str, here: Sequence[int | str], meant: Sequence[int | str]) -> Finding:
+    """Tell that torch counts *count* under a mask, and ROCm finds *here*; *meant* is what to write in plain numbers."""
+    plain = ",".join(map(str, meant[:_MOST_SHOWN])) if all(isinstance(entry, int) for entry in meant) else ""
+    if plain and plain == raw:
+        rule, remedy = "this torch does not read that mask", f"use {HIP_VISIBLE_DEVICES} in its place, which it reads"
+    elif name == ROCR_VISIBLE_DEVICES:
+        rule = "ROCr reads the entries, and torch counts the commas alone, if it reads that mask at all"
+        remedy = f"write {name}={plain}" if plain else f"unset it; {HIP_VISIBLE_DEVICES}=-1 hides every device"
+    else:
+        rule = "ROCm takes numbers in their shortest spelling, without blanks, and skips one that comes again"
+        remedy = f"write {name}={plain}" if plain else f"list numbers, each once: {name}=0,1"
+    shows = f"{len(here)} at most" if here else "none"
+    reason = f"torch counts {counted(count, 'device')} under {name}={quoted(raw)}, and ROCm shows {shows}: {rule}"
+    return Finding(code="count-disagrees", reason=reason, remedy=remedy)
