@@ -7,7 +7,7 @@ import sys
 
 from safedev import _library
 
-NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+NAME = _library.DRIVER
 
 _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 

@@ -23,20 +23,28 @@ _MIG_UUID = r"MIG-[0-9a-zA-Z/-]{1,120}"  # messages tell it to be written, so no
 
 _MOST = 1024  # devices that are listed: more than any machine has, should NVML tell nonsense
 
+_GIVEN_UP = "safedev-nvml-given-up"
+
 SECONDS = 10.0
 """How long an answer of NVML is waited for: where the driver keeps no state between uses, the first takes seconds."""
 
 
 def cuda_version() -> int | None:
-    """The highest CUDA that the driver serves, as 13000 for 13.0; None where NVML has not been started.
+    """The highest CUDA that the driver serves, as 13000 for 13.0; None where neither it nor NVML is loaded.
 
-    It asks the NVML that torch has started to count devices, and nothing else: one call, which starts nothing.
+    It asks the driver's library where something has loaded that, else the NVML that torch has started to count devices:
+    one call, which starts nothing. NVML only passes the question on to a library that it finds for itself; one that is
+    loaded here, such as that of a forward-compatibility package, is the one that torch will use.
 
     Source:
+        https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VERSION.html: it needs no ``cuInit``.
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
     """
-    answer = _library.ask(NAME, "nvmlSystemGetCudaDriverVersion_v2")
-    return answer[1] if answer is not None and answer[0] == 0 and answer[1] > 0 else None
+    for library, question in ((_library.DRIVER, "cuDriverGetVersion"), (NAME, "nvmlSystemGetCudaDriverVersion_v2")):
+        answer = _library.ask(library, question)
+        if answer is not None and answer[0] == 0 and answer[1] > 0:
+            return answer[1]
+    return None
 
 
 def count() -> int | None:
@@ -167,9 +175,14 @@ def _text(value: object) -> str:
 
 
 def _bounded(question: Callable[[], Answer | None]) -> Answer | None:
-    """Ask in a thread of its own, and wait for the answer for a limited time: a hung driver never answers."""
+    """Ask in a thread of its own, and wait for the answer for a limited time: a hung driver never answers.
+
+    While one that was given up still waits, no other is asked: it would wait too, and each leaves a thread behind.
+    """
     import threading
 
+    if any(thread.name == _GIVEN_UP for thread in threading.enumerate()):
+        return None
     answers: list[Answer | None] = []
     asking = threading.Thread(target=lambda: answers.append(question()), daemon=True, name="safedev-nvml")
     try:
@@ -177,4 +190,6 @@ def _bounded(question: Callable[[], Answer | None]) -> Answer | None:
     except RuntimeError:  # no thread can be had
         return None
     asking.join(SECONDS)
+    if not answers:
+        asking.name = _GIVEN_UP
     return answers[0] if answers else None

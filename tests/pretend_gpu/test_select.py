@@ -87,6 +87,46 @@ def test_why_there_is_no_device_is_told(rig: Any, tmp_path: Path, host: Any, wor
     assert "[no-cuda-device]" in told
 
 
+def test_a_driver_that_is_loaded_tells_what_it_serves(rig: Any) -> None:
+    """
+    NVML is not asked what it would only pass on, and nothing starts.
+    """
+    code = "import ctypes, safedev; ctypes.CDLL('libcuda.so.1'); str(safedev.select_device(fallback='raise'))"
+    settings = {"PRETEND_NVML_HANG": "nvmlSystemGetCudaDriverVersion_v2"}
+    result = rig.call(code, gpus=2, settings=settings, timeout=30)
+
+    assert "cuda:0" == result.value
+    assert "nvmlSystemGetCudaDriverVersion_v2" not in result.nvml
+    assert not result.awake
+
+
+def test_a_driver_that_is_loaded_and_too_old_is_found(rig: Any) -> None:
+    """
+    Whatever NVML says, it is the loaded one that torch will use.
+    """
+    code = "import ctypes, safedev; ctypes.CDLL('libcuda.so.1'); [f.code for f in safedev.diagnose(0).findings]"
+    result = rig.call(code, gpus=2, settings={"PRETEND_CUDA_VERSION": "11.4"})
+
+    assert ["driver-unusable"] == result.value
+    assert not result.awake
+
+
+def test_nvml_that_hangs_leaves_one_thread(rig: Any) -> None:
+    """
+    However often it is asked: while one waits that was given up, no other is.
+    """
+    code = """
+    import threading, safedev, safedev._nvml
+    safedev._nvml.SECONDS = 0.5
+    codes = [[f.code for f in safedev.diagnose(9).findings] for _ in range(5)]
+    codes, sum(thread.name.startswith("safedev-nvml") for thread in threading.enumerate())
+    """
+    codes, waiting = rig.call(code, gpus=2, settings={"PRETEND_NVML_HANG": "nvmlDeviceGetUUID"}, timeout=30).value
+
+    assert [["out-of-range"]] * 5 == codes
+    assert 1 == waiting
+
+
 def leaves() -> dict[str, Any]:
     import os
     import signal

@@ -97,25 +97,39 @@ def test_without_the_library_nothing_is_counted(monkeypatch: pytest.MonkeyPatch)
     assert _nvml.count() is None
 
 
+DRIVER, NVML = "cuDriverGetVersion", "nvmlSystemGetCudaDriverVersion_v2"
+
+
 @pytest.mark.parametrize(
-    ("answer", "version"),
+    ("answers", "version", "asked"),
     [
-        pytest.param(None, None, id="not-loaded"),
-        pytest.param((0, 12080), 12080, id="it-answers"),
-        pytest.param((1, 0), None, id="not-started"),
-        pytest.param((0, 0), None, id="nonsense"),
-        pytest.param((0, -1), None, id="more-nonsense"),
+        pytest.param({}, None, [DRIVER, NVML], id="nothing-is-loaded"),
+        pytest.param({DRIVER: (0, 13000)}, 13000, [DRIVER], id="the-driver-answers"),
+        # A forward-compatible libcuda serves more than the one that NVML finds.
+        pytest.param({DRIVER: (0, 13000), NVML: (0, 12080)}, 13000, [DRIVER], id="the-driver-goes-first"),
+        pytest.param({NVML: (0, 12080)}, 12080, [DRIVER, NVML], id="nvml-answers"),
+        pytest.param({DRIVER: (1, 0), NVML: (0, 12080)}, 12080, [DRIVER, NVML], id="the-driver-refuses"),
+        pytest.param({DRIVER: (0, 0), NVML: (0, 12080)}, 12080, [DRIVER, NVML], id="the-driver-talks-nonsense"),
+        pytest.param({NVML: (1, 0)}, None, [DRIVER, NVML], id="nvml-has-not-started"),
+        pytest.param({NVML: (0, -1)}, None, [DRIVER, NVML], id="nvml-talks-nonsense"),
     ],
 )
-def test_the_drivers_version_is_asked_of_a_running_nvml(
-    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, int] | None, version: int | None
+def test_the_cuda_that_the_driver_serves_is_asked_of_what_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, int]], version: int | None, asked: list[str]
 ) -> None:
     """
-    The highest CUDA that the driver serves; None where NVML has not been started.
+    Of the driver's own library first, then of NVML; None where neither answers.
     """
-    monkeypatch.setattr(_library, "ask", lambda name, function: answer)
+    questions: list[tuple[str, str]] = []
+
+    def ask(name: str, function: str) -> tuple[int, int] | None:
+        questions.append((name, function))
+        return answers.get(function)
+
+    monkeypatch.setattr(_library, "ask", ask)
 
     assert version == _nvml.cuda_version()
+    assert [({DRIVER: _library.DRIVER, NVML: _nvml.NAME}[question], question) for question in asked] == questions
 
 
 def raising(error: BaseException) -> Any:
@@ -316,6 +330,50 @@ def test_each_start_of_nvml_has_its_end(monkeypatch: pytest.MonkeyPatch, functio
     assert 0 == module.running
 
 
+def waiting() -> list[threading.Thread]:
+    """Threads that ask NVML, or wait for it."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("safedev-nvml")]
+
+
+def test_nvml_that_hangs_leaves_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    While a question waits that was given up, none is asked; once it has been answered, NVML is asked again.
+    """
+    released = threading.Event()
+    monkeypatch.setattr(_nvml, "SECONDS", 0.05)
+    installed(monkeypatch, Pynvml(nvmlInit=lambda: released.wait(60)))
+    _nvml.inventory()
+    monkeypatch.setattr(_nvml, "SECONDS", 60)  # waiting again would be noticed by the limit of a test
+    refused = [_nvml.inventory() for _ in range(3)]
+    left = waiting()
+    released.set()
+    for thread in left:
+        thread.join()
+    devices = _nvml.inventory()
+
+    assert [None] * 3 == refused
+    assert 1 == len(left)
+    assert devices is not None
+
+
+def test_questions_at_once_are_all_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    One that waits, and has not been given up, keeps no other from asking.
+    """
+    together = threading.Barrier(4, timeout=30)
+    module = Pynvml()
+    module.nvmlInit = together.wait
+    installed(monkeypatch, module)
+    told: list[object] = []
+    threads = [threading.Thread(target=lambda: told.append(_nvml.inventory())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [2] * 4 == [len(devices or ()) for devices in told]  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("question", [_nvml.count, _nvml.inventory, _nvml.vitals])
 def test_nvml_that_never_returns_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, question: Any) -> None:
     """
@@ -329,6 +387,8 @@ def test_nvml_that_never_returns_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     installed(monkeypatch, Pynvml(nvmlInit=lambda: released.wait(60)))
     answer = question()
     released.set()
+    for thread in waiting():
+        thread.join()
 
     assert answer in (None, ("", None, {}))
 
