@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
-    from safedev._isolation import Isolation
     from safedev._report import Report
     from safedev.launchers import Launch
 
@@ -61,6 +60,7 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
     found = [("fault", trouble)] if trouble is not None else list(_of_trials(devices, trials, case, seconds))
     found += _of_case(case, known=known)
     physical = len(vitals) if snapshot.physical_count is None and driver else snapshot.physical_count
+    seen = snapshot.isolation or _isolation.Isolation()
     serious = {"fault", "warning"} if strict else {"fault"}
     report: Report = {
         "schema": SCHEMA,
@@ -79,7 +79,7 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         "mask": asdict(snapshot.mask),
         "device_count": count if known else None,
         "physical_count": physical,
-        "isolation": _seen(snapshot.isolation, physical),
+        "isolation": {**asdict(seen), "evidence": _isolation.evidence(seen, physical)},
         "accelerator": snapshot.accelerator or None,
         "accelerator_count": snapshot.accelerator_count,
         "devices": devices,
@@ -249,13 +249,6 @@ def _past_end(trials: Sequence[Report]) -> Report | None:
         return None
     refused = trials[-1]["state"] == "absent"
     return {"device": f"cuda:{len(trials) - 1}", "refused": refused, "said": trials[-1]["said"]}
-
-
-def _seen(isolation: Isolation | None, given: int | None) -> Report | None:
-    """What shows how much of its host this container or job was given; *given* is NVML's count."""
-    if isolation is None:
-        return None
-    return {**asdict(isolation), "evidence": _isolation.evidence(isolation, given)}
 
 
 def _launch(launch: Launch | None) -> Report | None:

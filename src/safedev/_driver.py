@@ -7,7 +7,7 @@ import sys
 
 from safedev import _library
 
-NAME = _library.DRIVER
+NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
@@ -41,6 +41,19 @@ def frozen_count() -> int | None:
         return None
     status, count = answer
     return max(count, 0) if status == 0 else 0
+
+
+def cuda_version() -> int | None:
+    """The highest CUDA that the driver's library serves, as 13000 for 13.0; None where nothing has loaded it.
+
+    It may be more than NVML tells: a forward-compatible library serves more than the driver that it came to.
+
+    Source:
+        https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VERSION.html; it needs no ``cuInit``.
+        https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
+    """
+    answer = _library.ask(NAME, "cuDriverGetVersion")
+    return answer[1] if answer is not None and answer[0] == 0 and answer[1] > 0 else None
 
 
 def uuids() -> tuple[str, ...] | None:

@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
 _GETENV = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)
 

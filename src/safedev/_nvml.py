@@ -30,21 +30,16 @@ SECONDS = 10.0
 
 
 def cuda_version() -> int | None:
-    """The highest CUDA that the driver serves, as 13000 for 13.0; None where neither it nor NVML is loaded.
+    """The highest CUDA that the driver serves, as 13000 for 13.0; None where NVML has not been started.
 
-    It asks the driver's library where something has loaded that, else the NVML that torch has started to count devices:
-    one call, which starts nothing. NVML only passes the question on to a library that it finds for itself; one that is
-    loaded here, such as that of a forward-compatibility package, is the one that torch will use.
+    It asks the NVML that torch has started to count devices, and nothing else: one call, which starts nothing. NVML
+    asks ``cuDriverGetVersion``, which opens no device.
 
     Source:
-        https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VERSION.html: it needs no ``cuInit``.
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
     """
-    for library, question in ((_library.DRIVER, "cuDriverGetVersion"), (NAME, "nvmlSystemGetCudaDriverVersion_v2")):
-        answer = _library.ask(library, question)
-        if answer is not None and answer[0] == 0 and answer[1] > 0:
-            return answer[1]
-    return None
+    answer = _library.ask(NAME, "nvmlSystemGetCudaDriverVersion_v2")
+    return answer[1] if answer is not None and answer[0] == 0 and answer[1] > 0 else None
 
 
 def count() -> int | None:

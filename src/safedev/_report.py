@@ -181,10 +181,8 @@ def _facts(report: Report, columns: int | None) -> Iterator[tuple[str, list[str]
         yield "unseen", _wrap(unseen, room, "  ")
 
 
-def _isolation(seen: Report | None) -> str:
+def _isolation(seen: Report) -> str:
     """What shows that not all of the host is here; what only hints at a container stands behind it."""
-    if seen is None:
-        return ""
     unloaded = ["no NVIDIA driver is loaded"] * (seen["loaded"] is False and bool(seen["on_bus"]))
     held = [f"{name} holds an NVIDIA device" for name in seen["other_drivers"]]
     return "; ".join([*seen["evidence"], *unloaded, *held, *(f"{mark} is there" for mark in seen["marks"])])

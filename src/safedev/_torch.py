@@ -248,6 +248,8 @@ def _count(mask: Mask) -> tuple[int, str, int | None]:
         count, evidence = _count_or_error()
     if not count:
         return 0, evidence[: 8 * LIMIT], None
+    if too_old(serves, build):  # before devices are refused, the library that torch will use has the last word
+        serves = _driver.cuda_version() or serves
     return (0 if too_old(serves, build) else count), evidence[: 8 * LIMIT], serves
 
 

@@ -87,6 +87,28 @@ def test_the_driver_is_asked_for_its_count(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        pytest.param(None, None, id="not-loaded"),
+        pytest.param((0, 12080), 12080, id="it-answers"),
+        pytest.param((1, 12080), None, id="it-refuses"),
+        pytest.param((0, 0), None, id="nonsense"),
+    ],
+)
+def test_the_cuda_that_a_loaded_driver_serves(
+    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, int] | None, version: int | None
+) -> None:
+    """
+    Asked of its library, where something has loaded it.
+    """
+    asked = []
+    monkeypatch.setattr(_library, "ask", lambda *question: [asked.append(question), answer][1])
+
+    assert version == _driver.cuda_version()
+    assert [(_driver.NAME, "cuDriverGetVersion")] == asked
+
+
+@pytest.mark.parametrize(
     ("library", "uuids"),
     [
         pytest.param(Library(TWO), AS_UUIDS, id="two-devices"),

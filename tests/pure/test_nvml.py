@@ -97,39 +97,25 @@ def test_without_the_library_nothing_is_counted(monkeypatch: pytest.MonkeyPatch)
     assert _nvml.count() is None
 
 
-DRIVER, NVML = "cuDriverGetVersion", "nvmlSystemGetCudaDriverVersion_v2"
-
-
 @pytest.mark.parametrize(
-    ("answers", "version", "asked"),
+    ("answer", "version"),
     [
-        pytest.param({}, None, [DRIVER, NVML], id="nothing-is-loaded"),
-        pytest.param({DRIVER: (0, 13000)}, 13000, [DRIVER], id="the-driver-answers"),
-        # A forward-compatible libcuda serves more than the one that NVML finds.
-        pytest.param({DRIVER: (0, 13000), NVML: (0, 12080)}, 13000, [DRIVER], id="the-driver-goes-first"),
-        pytest.param({NVML: (0, 12080)}, 12080, [DRIVER, NVML], id="nvml-answers"),
-        pytest.param({DRIVER: (1, 0), NVML: (0, 12080)}, 12080, [DRIVER, NVML], id="the-driver-refuses"),
-        pytest.param({DRIVER: (0, 0), NVML: (0, 12080)}, 12080, [DRIVER, NVML], id="the-driver-talks-nonsense"),
-        pytest.param({NVML: (1, 0)}, None, [DRIVER, NVML], id="nvml-has-not-started"),
-        pytest.param({NVML: (0, -1)}, None, [DRIVER, NVML], id="nvml-talks-nonsense"),
+        pytest.param(None, None, id="not-loaded"),
+        pytest.param((0, 12080), 12080, id="it-answers"),
+        pytest.param((1, 0), None, id="not-started"),
+        pytest.param((0, 0), None, id="nonsense"),
+        pytest.param((0, -1), None, id="more-nonsense"),
     ],
 )
-def test_the_cuda_that_the_driver_serves_is_asked_of_what_is_loaded(
-    monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, int]], version: int | None, asked: list[str]
+def test_the_drivers_version_is_asked_of_a_running_nvml(
+    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, int] | None, version: int | None
 ) -> None:
     """
-    Of the driver's own library first, then of NVML; None where neither answers.
+    The highest CUDA that the driver serves; None where NVML has not been started.
     """
-    questions: list[tuple[str, str]] = []
-
-    def ask(name: str, function: str) -> tuple[int, int] | None:
-        questions.append((name, function))
-        return answers.get(function)
-
-    monkeypatch.setattr(_library, "ask", ask)
+    monkeypatch.setattr(_library, "ask", lambda name, function: answer)
 
     assert version == _nvml.cuda_version()
-    assert [({DRIVER: _library.DRIVER, NVML: _nvml.NAME}[question], question) for question in asked] == questions
 
 
 def raising(error: BaseException) -> Any:

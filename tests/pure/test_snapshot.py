@@ -185,6 +185,7 @@ def held(count: int, mask: str | None = None, **more: Any) -> Snapshot:
         pytest.param(held(1, "0", physical=LOST), False, id="the-mask-leaves-the-lost-device-out"),
         pytest.param(held(0, physical=LOST), True, id="beside-a-lost-device-another-is-missing"),
         pytest.param(held(1, physical=(PhysicalDevice(index=0),) * 2), False, id="nothing-is-told-of-any"),
+        pytest.param(held(1, "0,2", physical=(*MIXED, PhysicalDevice(index=2))), False, id="which-is-lost-is-unknown"),
         pytest.param(held(2, physical=DIVIDED), False, id="instances-are-more-than-devices"),
         pytest.param(held(0, physical=DIVIDED), False, id="divided-and-without-instances"),
         pytest.param(held(1, "MIG-a,MIG-b", physical=TWINS), False, id="a-mask-of-instances"),

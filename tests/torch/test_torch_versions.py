@@ -29,6 +29,7 @@ def sleeping_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, answer in (
         (_driver, "frozen_count", None),
         (_driver, "in_bad_fork", False),
+        (_driver, "cuda_version", None),
         (_driver, "uuids", None),
         (_driver, "uuids_from_child", None),
         (_nvml, "cuda_version", None),
@@ -475,6 +476,37 @@ def test_devices_of_a_driver_that_is_too_old_do_not_count(
     monkeypatch.setattr(torch.version, "cuda", build)
 
     assert count == read(0).device_count
+
+
+@pytest.mark.parametrize(
+    ("loaded", "count"),
+    [
+        pytest.param(13000, 2, id="forward-compatible"),
+        pytest.param(11040, 0, id="as-old"),
+        pytest.param(None, 0, id="not-loaded"),
+    ],
+)
+def test_a_library_that_is_loaded_has_the_last_word(
+    monkeypatch: pytest.MonkeyPatch, loaded: int | None, count: int
+) -> None:
+    """
+    It is the one that torch will use, and may serve more than NVML knows of:
+    https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html.
+    """
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: 11040)
+    monkeypatch.setattr(_driver, "cuda_version", lambda: loaded)
+
+    assert (count, loaded or 11040) == (read(0).device_count, read(0).driver_cuda)
+
+
+def test_a_driver_that_is_new_enough_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Looking for a library that is not loaded takes as long as the rest of a choice.
+    """
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: 12080)
+    monkeypatch.setattr(_driver, "cuda_version", lambda: pytest.fail("its library was looked for"))
+
+    assert 2 == read(0).device_count
 
 
 # ---- the mask that torch counts by

@@ -205,6 +205,7 @@ def _below_safedev(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
         return ("", None, {}) if machine.nvml == "absent" else ("fake", version(), known)
 
     yield _driver, "frozen_count", lambda: len(machine.found) if machine.awake else None
+    yield _driver, "cuda_version", lambda: None
     yield _driver, "uuids", uuids
     yield _driver, "uuids_from_child", lambda: None if machine.driver == "too-old" else machine.would_find()
     yield _isolation, "read", _isolation.Isolation  # of the host, nothing is known
