@@ -221,13 +221,17 @@ _NO_DEVICE = (
 
 def _devices(snapshot: Snapshot, trials: Sequence[Report], vitals: Vitals) -> Iterator[Report]:
     machine = {device.uuid: device for device in snapshot.physical or () if device.uuid}
+    # The driver tells the UUID of an instance without its kind.
+    parts = {f"GPU-{uuid[4:]}": device for device in snapshot.physical or () for uuid in device.instances or ()}
     expected = visible_devices(snapshot)
     for ordinal in range(snapshot.device_count):
         trial = trials[ordinal] if trials else {"state": "untried", "said": "", "seconds": None}
-        device = machine.get(str(trial.get("uuid"))) or (expected[ordinal] if expected else None)
-        if trial["state"] == "absent":  # the driver shows fewer than were expected, and which are missing is not known
-            device = None
-        free, total, capability = vitals.get(device.index if device else -1, (None, None, None))
+        uuid = str(trial.get("uuid") or "")
+        part, device = parts.get(uuid), machine.get(uuid) or (expected[ordinal] if expected else None)
+        if trial["state"] == "absent" or (uuid and device and device.mig):
+            device = None  # which of those that were expected the driver does not show, or shows in parts, is not known
+        device = part or device
+        free, total, capability = vitals.get(device.index if device and not part else -1, (None, None, None))
         yield {
             "ordinal": ordinal,
             "physical_index": device.index if device else None,
@@ -235,7 +239,7 @@ def _devices(snapshot: Snapshot, trials: Sequence[Report], vitals: Vitals) -> It
             "said": trial["said"],
             "seconds": trial["seconds"],
             "name": trial.get("name") or (device.name if device else ""),
-            "uuid": trial.get("uuid") or (device.uuid if device else ""),
+            "uuid": f"MIG-{uuid[4:]}" if part else uuid or (device.uuid if device else ""),
             "bus": device.bus if device else "",
             "memory_free": trial.get("memory_free") if free is None else free,
             "memory_total": trial.get("memory_total") if total is None else total,

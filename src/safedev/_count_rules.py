@@ -110,11 +110,12 @@ def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     shown, lost = stacked(outer, inner)
     # Each shows what its masks leave, at most: fewer may be all that the machine has.
     fewer = snapshot.device_count == len(snapshot.mask.entries) < shown
+    shows = counted(shown, "device") + " at most" * bool(shown)
     if lost or shown < snapshot.device_count or fewer:
         yield Finding(
             code="masks-stacked",
             reason=f"{ROCR_VISIBLE_DEVICES}={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
-            f"inside what it leaves: ROCm shows {counted(shown, 'device')}, and torch counts {snapshot.device_count}",
+            f"inside what it leaves: ROCm shows {shows}, and torch counts {snapshot.device_count}",
             remedy=f"set one of them alone, or count in {name} from 0 inside what {ROCR_VISIBLE_DEVICES} leaves",
         )
 

@@ -95,6 +95,33 @@ def test_an_instance_that_is_not_here_is_named(rig: Any) -> None:
     assert "[mask-unknown-device]" in text
 
 
+def test_the_audit_names_instances(rig: Any) -> None:
+    """
+    By their own UUID, with the physical index of the device that they are part
+    of, and their own memory.
+    """
+    code = "from safedev._collect import collect; collect()['devices']"
+    env = {"CUDA_VISIBLE_DEVICES": f"{mig_uuid(1, 1, 0)},{mig_uuid(0, 2, 0)}"}
+    devices = rig.call(code, gpus=MIG_GPUS, env=env, settings=divided("580.65.06")).value
+    whole = rig.call(code, gpus=MIG_GPUS, env={"CUDA_VISIBLE_DEVICES": "2"}).value
+
+    assert [1, 0] == [device["physical_index"] for device in devices]
+    assert [mig_uuid(1, 1, 0), mig_uuid(0, 2, 0)] == [device["uuid"] for device in devices]
+    assert all(0 < device["memory_total"] < whole[0]["memory_total"] for device in devices)
+
+
+def test_the_audit_takes_no_instance_for_the_whole_device(rig: Any) -> None:
+    """
+    Without a mask torch counts whole devices, and the driver shows instances
+    in their place.
+    """
+    code = "from safedev._collect import collect; collect()['devices']"
+    devices = rig.call(code, gpus=MIG_GPUS, settings=divided("580.65.06")).value
+
+    assert [0, 0, 0] == [device["physical_index"] for device in devices]
+    assert [mig_uuid(0, 1, 0), mig_uuid(0, 2, 0), mig_uuid(0, 5, 0)] == [device["uuid"] for device in devices]
+
+
 def test_the_audit_tells_a_count_once(rig: Any) -> None:
     """
     What was expected, and was then seen, is one warning.

@@ -766,7 +766,7 @@ SITUATIONS = [
         "masks-stacked",
         0,
         rocm(2, ROCR_VISIBLE_DEVICES="2,3", HIP_VISIBLE_DEVICES="0"),
-        ["shows 1 device", "counts 2"],
+        ["shows 1 device at most", "counts 2"],
         None,
         id="masks-stacked-torch-counts-otherwise",
     ),
