@@ -59,7 +59,7 @@ def divided(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if any(device.instances is None for device in parted):
         return  # how many there are is not known
     parts, whole = sum(device.gpu_instances for device in parted), len(seen) - len(parted)
-    before, since = min(parts, 1) or whole, min(parts + whole, _MOST_SHOWN)
+    before, since = min(parts, 1), min(parts + whole, _MOST_SHOWN)
     if {snapshot.device_count} == ({before, since} if recent is None else {since if recent else before}):
         return
     told = [f"{before} ({_BEFORE})"] * (not recent) + [f"{since} ({_SINCE}, and whole devices)"] * (recent is not False)
