@@ -12,6 +12,7 @@ from importlib.util import find_spec
 import safedev
 from safedev import _isolation, _nvml, launchers
 from safedev._child import can_fork, in_children
+from safedev._closer import look_closer
 from safedev._diagnosis import OBSERVATIONS, Finding, judge
 from safedev._host_rules import LOOK_FURTHER
 from safedev._launch import UNKNOWN
@@ -133,7 +134,7 @@ def _read(environ: Variables, seconds: float) -> tuple[Diagnosis, Versions, Find
 
     def question() -> Diagnosis:
         snapshot = _torch.take_snapshot(request, environ)
-        return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=True))
+        return judge(request, look_closer(request, snapshot, environ, os.environ, deep=True))
 
     case = _asked(question, seconds)
     if not isinstance(case, str):

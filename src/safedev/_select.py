@@ -230,10 +230,10 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
 
 
 def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bool = False) -> Diagnosis:
-    from safedev import _torch
+    from safedev._closer import look_closer
     from safedev._diagnosis import judge
 
-    return judge(request, _torch.look_closer(request, snapshot, environ, os.environ, deep=deep))
+    return judge(request, look_closer(request, snapshot, environ, os.environ, deep=deep))
 
 
 def _ask(diagnosis: Diagnosis, fallback: Fallback, environ: Variables) -> tuple[str | None, str]:

@@ -8,17 +8,14 @@ import warnings
 
 import torch
 
-from safedev import _driver, _library, _nvml
+from safedev import _driver, _nvml
+from safedev._closer import launched_by
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
-from safedev._misspelled import misspelled
 from safedev._quick import changed
 from safedev._resolve import too_old
 from safedev._rocm import HIP_VISIBLE_DEVICES
-from safedev._sharing import sharing_of
-from safedev._snapshot import OTHER_MASKS, expected_devices, snapshot_of
+from safedev._snapshot import expected_devices, snapshot_of
 from safedev._text import LIMIT
-from safedev.errors import LocalRankError
-from safedev.launchers import detect_launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +23,7 @@ if TYPE_CHECKING:
 
     from safedev._mask import Mask
     from safedev._request import Request
-    from safedev._sharing import Sharing
     from safedev._snapshot import Snapshot, Variables
-    from safedev.launchers import Launch
-
-    Launched = tuple[Launch | None, LocalRankError | None, Sharing | None]
-
-# Read to explain; nothing is decided by them.
-SHOWN = (CUDA_VISIBLE_DEVICES, *OTHER_MASKS)
 
 # `warnings.catch_warnings` in two threads at once can leave the filters changed for good. One lock for each process: a
 # child must not inherit one that another thread of its parent held when it was forked.
@@ -53,9 +43,9 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
         count, evidence, serves = _count(mask)
     auto = request.kind == "auto"
     accelerator, there = _accelerator() if request.kind == "accelerator" or (auto and not count) else ("", 0)
-    launched: Launched = (None, None, None)
+    launch, error, sharing = None, None, None
     if (count or there) and request.kind not in {"ordinal", "uuid"}:  # those need no local rank
-        launched = _launched(mask, count or there, environ)
+        launch, error, sharing = launched_by(mask, count or there, environ)
     snapshot = snapshot_of(
         mask=mask,
         device_count=count,
@@ -67,9 +57,9 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
         driver_cuda=serves,
         accelerator=accelerator,
         accelerator_count=there,
-        launch=launched[0],
-        launch_error=launched[1],
-        sharing=launched[2],
+        launch=launch,
+        launch_error=error,
+        sharing=sharing,
         physical_count=_nvml.count() if auto and not count and not mask.hides_all else None,
         variables={},
     )
@@ -84,69 +74,6 @@ def complete(request: Request, snapshot: Snapshot, environ: Mapping[str, str]) -
         kind, there = _accelerator()
         return changed(snapshot, accelerator=kind, accelerator_count=there)
     return snapshot
-
-
-def look_closer(
-    request: Request, snapshot: Snapshot, environ: Variables, names: Iterable[str], *, deep: bool
-) -> Snapshot:
-    """Add what explains, and decides nothing: who launched this process, what the machine has.
-
-    Args:
-        request: What was asked for.
-        snapshot: What was decided on; its counts are kept.
-        environ: The variables, as far as they have been read.
-        names: Names of all variables that are set, for misspelled ones.
-        deep: Whether the devices of the machine, and those on its bus, are asked for one by one, which takes
-            milliseconds, even where nothing that is to be said hangs on them.
-    """
-    from safedev import _isolation  # only where there is something to explain
-
-    number = snapshot.physical_count  # what has been decided on stays as it was read
-    if number is None and not _as_masked(snapshot):
-        number = _nvml.count()
-    physical = _nvml.inventory() if deep or _hangs_on_devices(request, snapshot, number) else None
-    if snapshot.physical_count is None and physical is not None:
-        number = len(physical)
-    for variable in SHOWN:
-        environ.get(variable)
-    launched: Launched = snapshot.launch, snapshot.launch_error, snapshot.sharing
-    if snapshot.sharing is None:
-        launched = _launched(snapshot.mask, snapshot.device_count or snapshot.accelerator_count, environ)
-    exported = _library.environment(snapshot.mask.variable)
-    return changed(
-        snapshot,
-        launch=launched[0],
-        launch_error=launched[1],
-        sharing=launched[2],
-        exported=None if exported == snapshot.mask.raw else parse_mask(exported, variable=snapshot.mask.variable),
-        physical=physical,
-        physical_count=number,
-        driver_release=_nvml.vitals()[0] if any(device.mig for device in physical or ()) else "",
-        uuids=_driver.uuids() if snapshot.driver_count and physical else None,
-        isolation=_isolation.read() if deep or not snapshot.device_count else None,
-        misspelled=misspelled(names) if snapshot.mask.raw is None else (),
-        variables=environ.read(),
-    )
-
-
-def _as_masked(snapshot: Snapshot) -> bool:
-    """Whether the count shows nothing that a look at the machine could explain: it is that of the mask, or unmasked."""
-    if snapshot.mask.raw is None:
-        return snapshot.driver_count is None and snapshot.device_count > 0
-    return snapshot.device_count == len(snapshot.mask.entries)
-
-
-def _hangs_on_devices(request: Request, snapshot: Snapshot, number: int | None) -> bool:
-    """Whether something is to be said that hangs on which devices there are, of which the machine has *number*."""
-    entries = snapshot.mask.entries
-    if not snapshot.device_count or request.kind == "uuid" or any(isinstance(entry, str) for entry in entries):
-        return True
-    if snapshot.driver_count is None:
-        return False
-    # The mask may have been changed under the driver. A count that fits does not exclude it, and then nothing may be
-    # said of an entry.
-    fits = snapshot.device_count == (number if snapshot.mask.raw is None else len(entries))
-    return not fits or request.ordinal in entries
 
 
 REFUSALS = (RuntimeError, AssertionError, ValueError, torch.cuda.DeferredCudaCallError)
@@ -288,16 +215,6 @@ def _accelerator() -> tuple[str, int]:
         return current.type, api.device_count()
     except (RuntimeError, OSError, AttributeError, AssertionError):  # 2.6 raises where there is none; a failure is none
         return "", 0
-
-
-def _launched(mask: Mask, count: int, environ: Variables) -> Launched:
-    """Who launched this process, or why that cannot be told; and whether it shares the *count* devices it sees."""
-    launch, error = None, None
-    try:
-        launch = detect_launch(environ)
-    except LocalRankError as problem:
-        error = problem.with_traceback(None)  # its frames hold the whole environment
-    return launch, error, sharing_of(launch, environ, None if mask.raw is None else mask.entries, count)
 
 
 def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[int, ...] | None:

@@ -1,0 +1,112 @@
+"""What explains a decision, read after it was made; and who launched this process."""
+
+from __future__ import annotations
+
+from safedev import _driver, _library, _nvml
+from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
+from safedev._misspelled import misspelled
+from safedev._quick import changed
+from safedev._sharing import sharing_of
+from safedev._snapshot import OTHER_MASKS
+from safedev.errors import LocalRankError
+from safedev.launchers import detect_launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from safedev._mask import Mask
+    from safedev._request import Request
+    from safedev._sharing import Sharing
+    from safedev._snapshot import PhysicalDevice, Snapshot, Variables
+    from safedev.launchers import Launch
+
+# Read to explain; nothing is decided by them.
+SHOWN = (CUDA_VISIBLE_DEVICES, *OTHER_MASKS)
+
+
+def look_closer(
+    request: Request, snapshot: Snapshot, environ: Variables, names: Iterable[str], *, deep: bool
+) -> Snapshot:
+    """Add what explains, and decides nothing: who launched this process, what the machine has.
+
+    Args:
+        request: What was asked for.
+        snapshot: What was decided on; its counts are kept.
+        environ: The variables, as far as they have been read.
+        names: Names of all variables that are set, for misspelled ones.
+        deep: Whether the devices of the machine, and those on its bus, are asked for one by one, which takes
+            milliseconds, even where nothing that is to be said hangs on them.
+    """
+    from safedev import _isolation  # only where there is something to explain
+
+    number, physical = _machine(request, snapshot, deep=deep)
+    for variable in SHOWN:
+        environ.get(variable)
+    launch, error, sharing = snapshot.launch, snapshot.launch_error, snapshot.sharing
+    if sharing is None:
+        launch, error, sharing = launched_by(
+            snapshot.mask, snapshot.device_count or snapshot.accelerator_count, environ
+        )
+    exported = _library.environment(snapshot.mask.variable)
+    return changed(
+        snapshot,
+        launch=launch,
+        launch_error=error,
+        sharing=sharing,
+        exported=None if exported == snapshot.mask.raw else parse_mask(exported, variable=snapshot.mask.variable),
+        physical=physical,
+        physical_count=number,
+        driver_release=_nvml.vitals()[0] if any(device.mig for device in physical or ()) else "",
+        uuids=_driver.uuids() if snapshot.driver_count and physical else None,
+        isolation=_isolation.read() if deep or not snapshot.device_count else None,
+        misspelled=misspelled(names) if snapshot.mask.raw is None else (),
+        variables=environ.read(),
+    )
+
+
+def launched_by(
+    mask: Mask, count: int, environ: Variables
+) -> tuple[Launch | None, LocalRankError | None, Sharing | None]:
+    """Who launched this process, or why that cannot be told; and whether it shares the *count* devices it sees."""
+    launch, error = None, None
+    try:
+        launch = detect_launch(environ)
+    except LocalRankError as problem:
+        error = problem.with_traceback(None)  # its frames hold the whole environment
+    return launch, error, sharing_of(launch, environ, None if mask.raw is None else mask.entries, count)
+
+
+def _machine(
+    request: Request, snapshot: Snapshot, *, deep: bool
+) -> tuple[int | None, tuple[PhysicalDevice, ...] | None]:
+    """How many devices the machine has, and which; None where that is unknown, or nothing is to be said of it."""
+    look, number = deep or _hangs_on_devices(request, snapshot), snapshot.physical_count
+    if number is None and not look and not _as_masked(snapshot):
+        number = _nvml.count()
+        look = snapshot.driver_count not in {None, number}
+    physical = _nvml.inventory() if look else None
+    if snapshot.physical_count is not None:
+        return snapshot.physical_count, physical  # what has been decided on stays as it was read
+    if physical is not None:
+        return len(physical), physical
+    return (_nvml.count() if number is None and look and not _as_masked(snapshot) else number), None
+
+
+def _as_masked(snapshot: Snapshot) -> bool:
+    """Whether the count shows nothing that a look at the machine could explain: it is that of the mask, or unmasked."""
+    if snapshot.mask.raw is None:
+        return snapshot.driver_count is None and snapshot.device_count > 0
+    return snapshot.device_count == len(snapshot.mask.entries)
+
+
+def _hangs_on_devices(request: Request, snapshot: Snapshot) -> bool:
+    """Whether something is to be said that hangs on which devices there are, and not only on how many."""
+    entries = snapshot.mask.entries
+    if not snapshot.device_count or request.kind == "uuid" or any(isinstance(entry, str) for entry in entries):
+        return True
+    if snapshot.driver_count is None or snapshot.mask.raw is None:
+        return False
+    # The mask may have been changed under the driver. A count that fits does not exclude it, and then nothing may be
+    # said of an entry.
+    return snapshot.device_count != len(entries) or request.ordinal in entries
