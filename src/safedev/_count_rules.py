@@ -51,12 +51,12 @@ def divided(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     Source:
         https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html, "CUDA Device Enumeration"
     """
-    snapshot, recent = case.snapshot, _many_instances(case.snapshot)
-    seen = visible_devices(snapshot) or ()
-    parted = [device for device in seen if device.mig]
-    if not wants_cuda(case) or snapshot.driver_count is not None or snapshot.refusal or not parted:
+    snapshot = case.snapshot
+    if not wants_cuda(case) or snapshot.driver_count is not None or snapshot.refusal:
         return
-    if any(device.instances is None for device in parted):
+    seen, recent = visible_devices(snapshot) or (), _many_instances(snapshot)
+    parted = [device for device in seen if device.mig]
+    if not parted or any(device.instances is None for device in parted):
         return  # how many there are is not known
     parts, whole = sum(device.gpu_instances for device in parted), len(seen) - len(parted)
     before, since = min(parts, 1), min(parts + whole, _MOST_SHOWN)
@@ -102,10 +102,12 @@ def _take_one(device: PhysicalDevice) -> str:
 
 def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
+    if not snapshot.hip_build or not wants_cuda(case):
+        return
     outer, hip = (snapshot.variables.get(name) for name in (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES))
     name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
     inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES) or snapshot.mask.raw
-    if not snapshot.hip_build or outer is None or not inner or not wants_cuda(case):
+    if outer is None or not inner:
         return
     shown, lost = stacked(outer, inner)
     # Each shows what its masks leave, at most: fewer may be all that the machine has.
@@ -123,9 +125,11 @@ def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 def rocm_reads_otherwise(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     """Tell both counts where torch and ROCm read one mask differently, as far as its text alone shows it."""
     snapshot, count = case.snapshot, case.snapshot.device_count
+    if not snapshot.hip_build or not wants_cuda(case) or snapshot.refusal:
+        return
     mask, rocr, hip = (snapshot.mask, *map(snapshot.variables.get, (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)))
     inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES)
-    if not snapshot.hip_build or not wants_cuda(case) or snapshot.refusal or (rocr is not None and inner):
+    if rocr is not None and inner:
         return  # of masks that are stacked another rule tells
     if mask.raw == "" and count == 0 and (rocr is None or rocr_entries(rocr)):
         yield Finding(

@@ -81,14 +81,14 @@ _diagnosis_of = quickly(Diagnosis)
 
 def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
     """Judge *request* by *snapshot*, and nothing else."""
-    from safedev._rules import RULES  # a rule makes findings, so it stands above this module
+    from safedev import _rules  # a rule makes findings, so it stands above this module
 
     device, ordinal, remark = resolve(request, snapshot)
     if device in snapshot.refused:
         device = None
     bare = _diagnosis_of(request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=())
     findings: list[Finding] = []
-    for rule in RULES:
+    for rule in _rules.RULES:
         findings += rule(bare, findings)
     return changed(bare, findings=tuple(findings))
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from safedev._snapshot import Snapshot
 
 
+_OF_THIS_PROCESS = request_for("cuda")
+
 REFUSALS = frozenset({"device-unusable", "driver-unusable"})
 """Codes of findings about a device that is there, by the right ordinal, and refuses."""
 
@@ -31,7 +33,7 @@ def first(snapshot: Snapshot) -> str | None:
     All workers of a launch are advised alike, so that no device may be advised to all of them.
     """
     if snapshot.launch is not None or snapshot.launch_error is not None:
-        device = resolve(request_for("cuda"), snapshot)[0]
+        device = resolve(_OF_THIS_PROCESS, snapshot)[0]
         return None if device in snapshot.refused else device
     visible = (f"cuda:{ordinal}" for ordinal in range(snapshot.device_count))
     return next((device for device in visible if device not in snapshot.refused), None)
@@ -192,9 +194,11 @@ def misspelled(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 
 def order_ambiguous(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
-    models = sorted({device.name for device in snapshot.physical or () if device.name})  # a lost one has no name
+    if not snapshot.physical or not wants_cuda(case) or snapshot.variables.get("CUDA_DEVICE_ORDER"):
+        return
+    models = sorted({device.name for device in snapshot.physical if device.name})  # a lost one has no name
     numbers = snapshot.mask.raw is None or any(isinstance(entry, int) for entry in snapshot.mask.entries)
-    if not wants_cuda(case) or len(models) < 2 or not numbers or snapshot.variables.get("CUDA_DEVICE_ORDER"):
+    if len(models) < 2 or not numbers:
         return
     shown = ", ".join(quoted(model, 40) for model in models[:4])
     yield Finding(

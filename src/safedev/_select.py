@@ -230,10 +230,9 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
 
 
 def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bool = False) -> Diagnosis:
-    from safedev._closer import look_closer
-    from safedev._diagnosis import judge
+    from safedev import _closer, _diagnosis
 
-    return judge(request, look_closer(request, snapshot, environ, os.environ, deep=deep))
+    return _diagnosis.judge(request, _closer.look_closer(request, snapshot, environ, os.environ, deep=deep))
 
 
 def _ask(diagnosis: Diagnosis, fallback: Fallback, environ: Variables) -> tuple[str | None, str]:
