@@ -38,12 +38,12 @@ TABLE: tuple[EnvLauncher, ...] = (
     # them, the one with the most certain sign comes first. Determined and accelerate start torchrun: before it.
     _elastic(
         "determined",
-        "https://docs.determined.ai/latest/model-dev-guide/dtrain/dtrain-introduction.html",
+        "https://github.com/determined-ai/determined/blob/main/harness/determined/launch/torch_distributed.py",
         "DET_CHIEF_IP",
     ),
     _elastic(
         "accelerate",
-        "https://huggingface.co/docs/accelerate/package_reference/cli",
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py",
         "ACCELERATE_MIXED_PRECISION",
     ),
     # torchrun and torch.distributed.launch write their names anew for each worker.
@@ -62,7 +62,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         node_rank="NODE_RANK",
         innermost=True,
         shares=False,
-        documentation="https://docs.ray.io/en/latest/train/api/doc/ray.train.context.TrainContext.get_local_rank.html",
+        documentation="https://github.com/ray-project/ray/blob/master/python/ray/train/torch/config.py",
     ),
     EnvLauncher(
         name="deepspeed",
@@ -111,7 +111,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         world_size="JSM_NAMESPACE_SIZE",
         requires=("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
         shares=False,
-        documentation="https://www.ibm.com/support/knowledgecenter/SSWRJV_10.1.0/jsm/jsm_kickoff.html",
+        documentation="https://lightning.ai/docs/pytorch/stable/api/pytorch_lightning.plugins.environments.LSFEnvironment.html",
     ),
     # OMPI_COMM_WORLD_NODE_RANK is no node's number: it is the local rank over all jobs.
     EnvLauncher(
@@ -131,7 +131,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         rank=("PMI_RANK", "PMI_ID"),
         world_size="PMI_SIZE",
         requires=("MPI_LOCALNRANKS",),
-        documentation="https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md",
+        documentation="https://github.com/pmodels/mpich/blob/068d6ea8926d1a5393566874be3c0671cd23be69/src/pm/hydra/proxy/pmip_cb.c",
     ),
     EnvLauncher(
         name="mvapich",
@@ -140,7 +140,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         rank="MV2_COMM_WORLD_RANK",
         world_size="MV2_COMM_WORLD_SIZE",
         requires=("MV2_COMM_WORLD_LOCAL_SIZE",),
-        documentation="https://mvapich.cse.ohio-state.edu/userguide/",
+        documentation="https://github.com/nmorey/mvapich2/blob/d8dc7133c2c8255f194e1fa5e550ef1bd4796bf6/src/pm/mpirun/mpispawn.c",
     ),
     EnvLauncher(
         name="horovod",
@@ -162,7 +162,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         node_rank="PALS_NODEID",
         requires=("PALS_RANKID",),
         shares=False,  # sites wrap the program in a script that masks
-        documentation="https://cpe.ext.hpe.com/docs/latest/pals/index.html",
+        documentation="https://github.com/SchedMD/slurm/blob/master/src/plugins/mpi/cray_shasta/mpi_cray_shasta.c",
     ),
     EnvLauncher(
         name="cray-pmi",
@@ -172,7 +172,7 @@ TABLE: tuple[EnvLauncher, ...] = (
         world_size="PMI_SIZE",
         requires=("PMI_LOCAL_SIZE",),
         shares=False,
-        documentation="https://cpe.ext.hpe.com/docs/latest/mpt/mpich/intro_mpi.html",
+        documentation="https://github.com/SchedMD/slurm/blob/master/src/plugins/mpi/cray_shasta/mpi_cray_shasta.c",
     ),
     EnvLauncher(
         name="flux",
