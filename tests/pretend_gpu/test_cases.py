@@ -102,11 +102,15 @@ def observe(call: str, wants: list[str]) -> dict[str, Any]:
         "environ": dict(os.environ),
     }
     if "lands" in wants or "current" in wants:
+        import ctypes
+
         import torch
 
         seen["current"] = torch.cuda.current_device()
-        where = torch.zeros(1, device=result).device if "lands" in wants else "cuda"
-        seen["lands"] = torch.cuda.get_device_properties(where).pci_bus_id - 1  # GPU 0 is on bus 1
+        where = torch.zeros(1, device=result).device.index if "lands" in wants else seen["current"]
+        address = ctypes.create_string_buffer(20)  # older torch does not tell it
+        assert 0 == ctypes.CDLL(None).cudaDeviceGetPCIBusId(address, 20, where)
+        seen["lands"] = int(address.value.split(b":")[-2], 16) - 1  # GPU 0 is on bus 1
     return seen
 
 

@@ -158,6 +158,7 @@ def test_a_cuda_device_is_made_current_by_torch_cuda(monkeypatch: pytest.MonkeyP
     """
     made = []
     monkeypatch.setattr(torch.cuda, "set_device", made.append)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (0, 0))  # which older torch is asked besides
     _torch.make_current(torch.device("cuda", 1))
 
     assert [torch.device("cuda", 1)] == made
