@@ -209,6 +209,8 @@ def _accelerator() -> tuple[str, int]:
             if torch.xpu.is_available():
                 return "xpu", torch.xpu.device_count()
             return ("mps", 1) if torch.backends.mps.is_available() else ("", 0)
+        if torch.__version__ < "2.7" and (torch.version.cuda or torch.version.hip):
+            return "", 0  # such a build has no other kind, and 2.6 would start the driver to tell
         current = api.current_accelerator()  # what the build supports; starts nothing
         if current is None or current.type == "cuda":
             return "", 0

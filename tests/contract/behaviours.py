@@ -43,6 +43,7 @@ BEYOND = f"{_ERROR}: CUDA error: invalid device ordinal"
 BUSY = f"{_ERROR}: CUDA error: CUDA-capable device(s) is/are busy or unavailable"
 FULL = f"{_ERROR}: CUDA error: out of memory"
 NONE = "RuntimeError: No CUDA GPUs are available"
+NO_ACCELERATOR = "RuntimeError: Cannot access accelerator device when none is available."
 INVALID = "AssertionError: Invalid device id"
 FORKED = (
     "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
@@ -322,7 +323,17 @@ LOOKING = {
 
 ACCELERATOR = {
     "the-accelerator-is-cuda": row("str(torch.accelerator.current_accelerator())", "cuda"),
-    "the-accelerator-is-cuda-without-a-device": row("str(torch.accelerator.current_accelerator())", "cuda", gpus=0),
+    "the-accelerator-without-a-device": row(  # up to 2.6 there is none
+        "[str(said(torch.accelerator.current_accelerator)), cuda.is_initialized()]",
+        ["cuda" if VERSION >= (2, 7) else NO_ACCELERATOR, False],
+        gpus=0,
+    ),
+    "naming-the-accelerator-leaves-the-mask-free": row(  # up to 2.6 it starts the driver
+        "torch.accelerator.current_accelerator()\nos.environ[MASK] = '1'\ncuda.get_device_name(0)",
+        "B" if VERSION >= (2, 7) else "A",
+        gpus=2,
+        names=["A", "B"],
+    ),
     "accelerators-are-counted": row("torch.accelerator.device_count()", 2, gpus=2),
     "accelerators-are-counted-through-the-mask": row("torch.accelerator.device_count()", 0, mask=""),
     "an-accelerator-is-available": row("torch.accelerator.is_available()", True),

@@ -27,6 +27,17 @@ def test_choosing_starts_no_driver(rig: Any) -> None:
     assert [] == list(result.trace)
 
 
+@pytest.mark.parametrize("env", [{"CUDA_VISIBLE_DEVICES": "-1"}, {"CUDA_VISIBLE_DEVICES": ""}], ids=["-1", "empty"])
+def test_choosing_the_cpu_starts_no_driver(rig: Any, env: dict[str, str]) -> None:
+    """
+    Where the mask hides all, it is not asked which other accelerator there is by a call that starts the driver.
+    """
+    result = rig.call("import safedev; str(safedev.select_device())", gpus=4, env=env)
+
+    assert "cpu" == result.value
+    assert [] == list(result.trace)
+
+
 def test_this_trace_can_show_a_start(rig: Any) -> None:
     """
     The twin of the above: torch's own question starts the driver, and the

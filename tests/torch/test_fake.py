@@ -410,6 +410,26 @@ class TestOtherVersions:
 
         assert answer == getattr(torch._C, binding)(*arguments)
 
+    @pytest.mark.parametrize(
+        ("count", "answer"),
+        [pytest.param(1, "cuda", id="there"), pytest.param(0, "Cannot access accelerator device", id="none")],
+    )
+    def test_naming_the_accelerator_starts_the_driver_in_2_6(
+        self, monkeypatch: pytest.MonkeyPatch, count: int, answer: str
+    ) -> None:
+        """
+        It names one that is there, and raises where there is none.
+        """
+        monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
+        with fake_cuda(count) as machine:
+            try:
+                named = str(torch._C._accelerator_getAccelerator())
+            except RuntimeError as error:
+                named = str(error)
+
+        assert named.startswith(answer)
+        assert machine.awake
+
     def test_setting_the_current_one_makes_no_context_in_older_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """
         Before 2.8 nothing happens where the device is current already.

@@ -48,7 +48,7 @@ def read(preferred: object = None, **variables: str) -> Snapshot:
 
 
 def accelerator(monkeypatch: pytest.MonkeyPatch, current: Any, **functions: Any) -> None:
-    """torch.accelerator, as it is from torch 2.6 on."""
+    """torch.accelerator, as it is from torch 2.6 on, in a build for another kind than CUDA."""
 
     def current_accelerator() -> Any:
         if isinstance(current, Exception):
@@ -57,6 +57,12 @@ def accelerator(monkeypatch: pytest.MonkeyPatch, current: Any, **functions: Any)
 
     api = SimpleNamespace(current_accelerator=current_accelerator, **({"device_count": lambda: 2} | functions))
     monkeypatch.setattr(torch, "accelerator", api, raising=False)
+    monkeypatch.setattr(torch.version, "cuda", None)
+
+
+def of_version(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """torch's own word on its version."""
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
 
 
 def before_2_6(monkeypatch: pytest.MonkeyPatch, *, xpu: dict[str, Any] = NOTHING, mps: bool = False) -> None:
@@ -149,6 +155,33 @@ def test_other_accelerators_are_asked_for_only_where_they_matter(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     read(preferred)
 
+    assert asked is bool(questions)
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "hip", "asked"),
+    [
+        pytest.param("2.6.0", "12.4", None, False, id="2.6-for-cuda"),
+        pytest.param("2.6.0", None, "6.2", False, id="2.6-for-rocm"),
+        pytest.param("2.6.0", None, None, True, id="2.6-for-another-kind"),
+        pytest.param("2.7.0", "12.6", None, True, id="2.7-for-cuda"),
+    ],
+)
+def test_in_2_6_a_build_for_cuda_is_not_asked_which_accelerator_it_has(
+    monkeypatch: pytest.MonkeyPatch, version: str, cuda: str | None, hip: str | None, asked: bool
+) -> None:
+    """
+    torch.accelerator.current_accelerator() starts the driver there: pytorch pull request 146443.
+    """
+    questions: list[int] = []
+    accelerator(monkeypatch, None)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: questions.append(1))
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    of_version(monkeypatch, version)
+
+    assert "" == read().accelerator
     assert asked is bool(questions)
 
 

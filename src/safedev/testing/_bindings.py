@@ -34,6 +34,8 @@ class Bindings:
         self._torch = torch
         self._started = False
         version = tuple(map(int, torch.__version__.split(".")[:2]))
+        # Before 2.7 an accelerator is one that is there: pytorch pull request 146443 made it one that the build drives.
+        self._asks = version < (2, 7)
         # Since 2.8, set_device makes the context of a device that is current already: pytorch pull request 155900.
         self._eager = version >= (2, 8)
         # 2.8 makes a context to go back after synchronising, 2.14 does not; those between were not tried.
@@ -122,6 +124,8 @@ class Bindings:
         return self._torch.device("cuda")
 
     def _accelerator_getAccelerator(self) -> object:
+        if self._asks and not self._cuda_getDeviceCount():
+            raise RuntimeError("Cannot access accelerator device when none is available.")
         return self._torch.device("cuda")
 
     def _accelerator_deviceCount(self) -> int:
