@@ -335,7 +335,12 @@ ACCELERATOR = {
         names=["A", "B"],
     ),
     "accelerators-are-counted": row("torch.accelerator.device_count()", 2, gpus=2),
-    "accelerators-are-counted-through-the-mask": row("torch.accelerator.device_count()", 0, mask=""),
+    "accelerators-are-counted-through-the-mask": row(
+        "said(torch.accelerator.device_count)", NONE if VERSION[:2] == (2, 7) else 0, mask=""
+    ),
+    "counting-accelerators-initialises-older-torch": row(
+        "torch.accelerator.device_count()\ncuda.is_initialized()", VERSION < (2, 8)
+    ),
     "an-accelerator-is-available": row("torch.accelerator.is_available()", True),
     "an-accelerator-is-made-current": row(
         "torch.accelerator.set_device_index(1)\n[torch.accelerator.current_device_index(), cuda.current_device()]",

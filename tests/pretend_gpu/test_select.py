@@ -263,9 +263,6 @@ def test_after_the_parent_started_cuda_a_forked_child_is_told_so(rig: Any) -> No
             "set_device(1, fallback='raise')", {"PRETEND_DRIVER_ERROR": "35"}, None, ["driver-unusable"], id="raise"
         ),
         pytest.param(
-            "set_device(3)", {"PRETEND_GPU_LOST": "3"}, "cuda:0", ["device-unusable"], id="lost-by-the-driver"
-        ),
-        pytest.param(
             "select_device(1)", {"PRETEND_CUDA_VERSION": "11.4"}, "cpu", ["driver-unusable"], id="too-old-by-nvml"
         ),
         pytest.param(
@@ -290,6 +287,19 @@ def test_a_refusal_is_a_finding(
         assert ["FallbackWarning"] == [warning.name for warning in result.warnings]
         text = result.warnings[-1].message
     assert [True] * len(codes) == [f"[{code}]" in text for code in codes]
+
+
+def test_a_device_that_only_nvml_counts_is_refused(rig: Any) -> None:
+    """
+    The others can be used from torch 2.12 on. Before, torch asks each device that it counted for its capability, so
+    that one which the driver lacks keeps CUDA from starting at all: pytorch pull request 175355.
+    """
+    result = rig.call("import safedev; str(safedev.set_device(3))", gpus=4, settings={"PRETEND_GPU_LOST": "3"})
+    told = [one.message for one in (*result.warnings, result.error) if one is not None]
+
+    assert ("cuda:0" if rig.call("import torch; torch.__version__ >= '2.12'").value else None) == result.answer
+    assert 1 == len(told)
+    assert "[device-unusable]" in told[0]
 
 
 @pytest.mark.parametrize(

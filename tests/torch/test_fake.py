@@ -430,6 +430,32 @@ class TestOtherVersions:
         assert named.startswith(answer)
         assert machine.awake
 
+    @pytest.mark.parametrize(
+        ("version", "count", "outcome"),
+        [
+            pytest.param("2.6.0", 1, (1, True), id="2.6"),
+            pytest.param("2.6.0", 0, (0, False), id="2.6-without-a-device"),
+            pytest.param("2.7.1", 1, (1, True), id="2.7"),
+            pytest.param("2.7.1", 0, ("No CUDA GPUs are available", False), id="2.7-without-a-device"),
+            pytest.param("2.8.0", 1, (1, False), id="2.8"),
+        ],
+    )
+    def test_counting_accelerators_initialises_older_torch(
+        self, monkeypatch: pytest.MonkeyPatch, version: str, count: int, outcome: tuple[object, bool]
+    ) -> None:
+        """
+        In 2.7 even where there is nothing to initialise.
+        """
+        monkeypatch.setattr(torch, "__version__", version)
+        with fake_cuda(count):
+            try:
+                counted: object = torch._C._accelerator_deviceCount()
+            except RuntimeError as error:
+                counted = str(error)
+            initialised = torch.cuda.is_initialized()
+
+        assert outcome == (counted, initialised)
+
     def test_setting_the_current_one_makes_no_context_in_older_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """
         Before 2.8 nothing happens where the device is current already.

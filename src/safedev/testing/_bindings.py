@@ -36,6 +36,8 @@ class Bindings:
         version = tuple(map(int, torch.__version__.split(".")[:2]))
         # Before 2.7 an accelerator is one that is there: pytorch pull request 146443 made it one that the build drives.
         self._asks = version < (2, 7)
+        # Up to 2.7 counting them initialises CUDA, in 2.7 also where it finds none: pytorch pull request 149924.
+        self._counts = version < (2, 8)
         # Since 2.8, set_device makes the context of a device that is current already: pytorch pull request 155900.
         self._eager = version >= (2, 8)
         # 2.8 makes a context to go back after synchronising, 2.14 does not; those between were not tried.
@@ -129,7 +131,10 @@ class Bindings:
         return self._torch.device("cuda")
 
     def _accelerator_deviceCount(self) -> int:
-        return self._cuda_getDeviceCount()
+        count = self._cuda_getDeviceCount()
+        if self._counts and (count or not self._asks):
+            self.start()
+        return count
 
     def _accelerator_getDeviceIndex(self) -> int:
         return self._cuda_getDevice()
