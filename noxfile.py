@@ -6,11 +6,13 @@ what any build of torch can show, and `.nox/cuda` for the build that a plain `pi
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import nox
@@ -24,6 +26,7 @@ VENVS = ROOT / ".nox"
 DIST = ROOT / "dist"
 # Any release will do for the checks that need no CUDA build; one is named, so that a CPU build of it can be provided.
 CPU_TORCH = "torch==2.13.0"
+OLDEST_TORCH = "torch==2.4.1"  # the oldest that is supported, for Python 3.10 to 3.12
 PURE_NEEDS = ["hypothesis>=6.100", "pytest>=8.2", "pytest-timeout>=2.3", "typing-extensions>=4.10"]
 FRAMEWORKS = ["accelerate", "lightning", "ray[train]"]
 # What any build of torch can show: of tests/contract, the fake's half.
@@ -133,11 +136,43 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def oldest(session: nox.Session) -> None:
+    """Run the pure tests and those of any build of torch on the oldest that is supported."""
+    found = pythons()
+    python = next((found[version] for version in ("3.10", "3.11", "3.12") if version in found), None)
+    if python is None:
+        session.error(f"{OLDEST_TORCH} needs Python 3.10, 3.11 or 3.12")
+    venv = Venv(session, "oldest", python=python)
+    venv.install(OLDEST_TORCH, ".[test]")
+    venv.install("--force-reinstall", "--no-deps", ".")
+    venv.run("python", "-m", "pytest", *ANY_TORCH, *session.posargs)
+
+
+def build(session: nox.Session, source: Path, outdir: Path) -> dict[str, str]:
+    """Build the sdist, and the wheel from it; return the SHA-256 of each by its name."""
+    last = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    # The time of every file in them: the last commit's, or, without git, a time that is hatchling's own.
+    time = os.environ.get("SOURCE_DATE_EPOCH") or last.stdout.strip() or "1580601600"
+    cpu_venv(session).run("python", "-m", "build", "--outdir", str(outdir), str(source), SOURCE_DATE_EPOCH=time)
+    return {built.name: hashlib.sha256(built.read_bytes()).hexdigest() for built in sorted(outdir.iterdir())}
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
-    """Build the sdist, the wheel from it, and run the tests against the installed wheel."""
+    """Build the sdist and the wheel, twice and alike, and run the tests against the installed wheel."""
     shutil.rmtree(DIST, ignore_errors=True)
-    cpu_venv(session).run("python", "-m", "build", "--outdir", str(DIST))
-    (built,) = DIST.glob("*.whl")
+    first = build(session, ROOT, DIST)
+    (sdist,), (built,) = DIST.glob("*.tar.gz"), DIST.glob("*.whl")
+    with tempfile.TemporaryDirectory() as elsewhere:
+        umask = os.umask(0o077)
+        try:
+            shutil.unpack_archive(sdist, elsewhere)
+            second = build(session, Path(elsewhere, sdist.name.removesuffix(".tar.gz")), Path(elsewhere, "dist"))
+        finally:
+            os.umask(umask)
+    if first != second:
+        session.error(f"built again, they differ: {first}, {second}")
+    session.log("\n".join(f"{digest}  {name}" for name, digest in first.items()))
     venv = Venv(session, "wheel", new=True)
     venv.install(CPU_TORCH)
     venv.install(f"{built}[test]")

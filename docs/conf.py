@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from sphinx.util import logging
+
 import safedev
 from safedev.launchers import LAUNCHERS, EnvLauncher
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "safedev"
 copyright = "safedev contributors"
@@ -41,3 +51,30 @@ def _names(variables: tuple[str, ...]) -> str:
 
 
 myst_substitutions = {"launchers": launchers_table()}
+
+FINDINGS = "reference/findings"
+HEADINGS = re.compile(r"^### (.+)$", re.MULTILINE)
+CODES = set(HEADINGS.findall((Path(__file__).parent / f"{FINDINGS}.md").read_text(encoding="utf-8")))
+
+
+def link_codes(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Make each code in a message, such as ``[physical-index]``, a link to its heading."""
+    for block in tree.findall(nodes.literal_block):
+        parts = re.split(r"(?<= )\[([a-z]+(?:-[a-z]+)+)\]", block.astext())
+        if block["language"] != "text" or len(parts) == 1:
+            continue
+        block.clear()
+        block.rawsource = ""  # a block whose text is not its source is left alone by the highlighter
+        block.append(nodes.Text(parts[0]))
+        for code, text in zip(parts[1::2], parts[2::2], strict=True):
+            if code not in CODES:
+                logging.getLogger(__name__).warning("no heading for [%s]", code, location=block)
+            address = f"{app.builder.get_relative_uri(page, FINDINGS)}#{code}"
+            block.append(nodes.Text("["))
+            block.append(nodes.reference("", code, refuri=address, internal=True))
+            block.append(nodes.Text(f"]{text}"))
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("doctree-resolved", link_codes)

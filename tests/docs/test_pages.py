@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,3 +62,33 @@ def test_the_page_of_errors_names_them_all() -> None:
     exported = [name for name in safedev.__all__ if name.endswith(("Error", "Warning"))]
 
     assert exported == [name for name in exported if f"| `{name}` |" in page]
+
+
+@pytest.mark.parametrize("module", ["safedev", *(f"safedev.{name}" for name in sorted(safedev._MODULES))])
+def test_every_public_name_has_its_place(module: str) -> None:
+    """
+    What a public module exports is on the page of the API or on that of the errors.
+    """
+    pages = "".join((DOCS / "reference" / page).read_text(encoding="utf-8") for page in ("api.md", "errors.md"))
+
+    assert [] == [name for name in import_module(module).__all__ if not re.search(rf"\b{name}\b", pages)]
+
+
+def test_a_code_in_a_message_links_to_its_heading() -> None:
+    """
+    Wherever a page shows a message; its text stays as it is.
+    """
+    pytest.importorskip("sphinx")
+    from docutils import nodes, utils
+
+    tree, text = (
+        utils.new_document("page"),
+        "cuda:5 is invalid\n  why: it stands in the mask [physical-index]\n  fix: ...",
+    )
+    block = nodes.literal_block(text, text, language="text")
+    tree += block
+    app = SimpleNamespace(builder=SimpleNamespace(get_relative_uri=lambda _page, to: f"{to}.html"))
+    runpy.run_path(str(DOCS / "conf.py"))["link_codes"](app, tree, "index")
+
+    assert ["reference/findings.html#physical-index"] == [link["refuri"] for link in block.findall(nodes.reference)]
+    assert text == block.astext()
