@@ -92,3 +92,27 @@ def test_a_code_in_a_message_links_to_its_heading() -> None:
 
     assert ["reference/findings.html#physical-index"] == [link["refuri"] for link in block.findall(nodes.reference)]
     assert text == block.astext()
+
+
+def test_every_row_on_a_version_of_torch_names_its_test() -> None:
+    """
+    Below a table that tells what safedev does stand, row by row, the stand-in tests that show it.
+    """
+    page = (DOCS / "reference" / "versions.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| torch \|.*what safedev does \|\n\|[-|]+\n((?:\|.*\n)+)\n((?:%.*\n)*)", page, re.MULTILINE)
+    rows = [row.split(" | ")[0].removeprefix("| ") for table, _ in tables for row in table.splitlines()]
+    tested = [line.removeprefix("% tested, ").split(": ")[0] for _, lines in tables for line in lines.splitlines()]
+
+    assert 3 == len(tables)
+    assert rows == tested
+
+
+def test_every_test_that_the_versions_name_exists() -> None:
+    """
+    Among those of versions by stand-ins.
+    """
+    page = (DOCS / "reference" / "versions.md").read_text(encoding="utf-8")
+    named = {name for line in re.findall(r"^% tested.*$", page, re.MULTILINE) for name in re.findall(r"test_\w+", line)}
+    there = re.findall(r"^def (test_\w+)", (ROOT / "tests/torch/test_torch_versions.py").read_text(), re.MULTILINE)
+
+    assert set() == named - set(there)

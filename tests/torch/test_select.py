@@ -740,23 +740,3 @@ def test_the_versions_of_torch_are_told() -> None:
     As torch itself has them.
     """
     assert (str(torch.__version__), torch.version.cuda, torch.version.hip) == _torch.versions()
-
-
-@pytest.mark.parametrize(
-    ("version", "touched"),
-    [pytest.param("2.7.1", True, id="before-2.8"), pytest.param("2.8.0", False, id="from-2.8")],
-)
-def test_the_current_device_is_touched_where_set_device_does_not(
-    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, version: str, touched: bool
-) -> None:
-    """
-    Before torch 2.8, ``set_device`` made no context on the device that is current already, and so could not be refused.
-    """
-    fake_cuda(1)
-    asked: list[torch.device] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
-        patched.setattr(torch.cuda, "mem_get_info", asked.append)
-        safedev.set_device(0)
-
-    assert [torch.device("cuda:0")] * touched == asked

@@ -197,6 +197,25 @@ def test_a_cuda_device_is_made_current_by_torch_cuda(monkeypatch: pytest.MonkeyP
     assert [torch.device("cuda", 1)] == made
 
 
+@pytest.mark.parametrize(
+    ("version", "touched"),
+    [pytest.param("2.7.1", True, id="before-2.8"), pytest.param("2.8.0", False, id="from-2.8")],
+)
+def test_the_current_device_is_touched_where_set_device_does_not(
+    monkeypatch: pytest.MonkeyPatch, version: str, touched: bool
+) -> None:
+    """
+    Before torch 2.8, ``set_device`` made no context on the device that is current already, and so could not be refused.
+    """
+    asked: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", asked.append)
+    of_version(monkeypatch, version)
+    _torch.make_current(torch.device("cuda", 1))
+
+    assert [torch.device("cuda", 1)] * touched == asked
+
+
 def test_nothing_is_made_current_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     The CPU is always there.
@@ -241,6 +260,33 @@ def test_before_2_6_each_kind_makes_its_devices_current(
     _torch.make_current(torch.device(kind, 0))
 
     assert made == done
+
+
+@pytest.mark.parametrize("version", ["2.4.1", "2.6.0", "2.7.1", "2.8.0", "2.13.0"])
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("preferred", [None, "cuda", 1, "GPU-1", "xpu", "cpu"])
+def test_a_build_for_cuda_is_asked_nothing_that_starts_the_driver(
+    monkeypatch: pytest.MonkeyPatch, preferred: object, count: int, version: str
+) -> None:
+    """
+    In no version: current_accelerator() alone is asked, from 2.7 on, where it starts nothing.
+    """
+
+    def starts(*_: object) -> None:
+        pytest.fail("this starts the driver")
+
+    accelerator(monkeypatch, torch.device("cuda"), device_count=starts, is_available=starts)
+    if version in {"2.4.1", "2.6.0"}:
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", starts)
+    if version == "2.4.1":
+        before_2_6(monkeypatch)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    for name in ("is_available", "get_arch_list", "init", "current_device", "get_device_properties", "mem_get_info"):
+        monkeypatch.setattr(torch.cuda, name, starts)
+    of_version(monkeypatch, version)
+
+    assert count == read(preferred).device_count
 
 
 # ---- counting
@@ -635,6 +681,7 @@ def test_a_refusal_always_has_words(error: Exception, words: str) -> None:
         pytest.param(ValueError, id="what-a-wrong-argument-raises"),
         pytest.param(torch.cuda.DeferredCudaCallError, id="what-a-late-call-raises"),
         pytest.param(torch.cuda.OutOfMemoryError, id="out-of-memory"),
+        pytest.param(getattr(torch, "AcceleratorError", RuntimeError), id="what-the-driver-raises-from-2.8-on"),
         pytest.param(NotImplementedError, id="not-implemented"),
     ],
 )
