@@ -300,6 +300,16 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert [] == [text for text in printed if "Error" in text or "Warning" in text]
 
 
+def test_the_readme_shows_the_message_of_the_first_page() -> None:
+    """
+    The README's one message is that of `docs/index.md`, which is compared with what is printed.
+    """
+    shown = [block.text for block in blocks(ROOT / "README.md") if block.language == "text"]
+
+    assert 1 == len(shown)
+    assert shown[0] in [block.text for block in blocks(ROOT / "docs" / "index.md")]
+
+
 def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
     """
     The checks above can fail: a page that says what its block does not print is caught.
