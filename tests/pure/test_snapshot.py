@@ -184,6 +184,7 @@ def held(count: int, mask: str | None = None, **more: Any) -> Snapshot:
         pytest.param(held(1, "0,1", physical=LOST), False, id="a-lost-device-of-the-mask-is-not-shown"),
         pytest.param(held(1, "0", physical=LOST), False, id="the-mask-leaves-the-lost-device-out"),
         pytest.param(held(0, physical=LOST), True, id="beside-a-lost-device-another-is-missing"),
+        pytest.param(held(1, "0,1", physical=(*MIXED, LOST[1])), False, id="which-one-is-lost-cannot-be-told"),
         pytest.param(held(1, physical=(PhysicalDevice(index=0),) * 2), False, id="nothing-is-told-of-any"),
         pytest.param(held(1, "0,2", physical=(*MIXED, PhysicalDevice(index=2))), False, id="which-is-lost-is-unknown"),
         pytest.param(held(2, physical=DIVIDED), False, id="instances-are-more-than-devices"),
