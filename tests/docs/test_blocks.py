@@ -193,16 +193,23 @@ def run_python(block: Block, names: dict[str, Any]) -> str:
     return out.getvalue()
 
 
+# On a busy machine gloo's own threads may abort a worker that has done its work and is leaving.
+GLOO_ABORTED = "terminate called without an active exception"
+
+
 def run_shell(block: Block, folder: Path) -> str:
     """Run a shell block, as on a machine without a GPU; return what it prints."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     quiet = "ignore:Failed to initialize NumPy:UserWarning"  # torch runs without it, and says so at import
     always = {"PATH": path, "PYTHONWARNINGS": quiet, "OMP_NUM_THREADS": "1"}
     environ = {"CUDA_VISIBLE_DEVICES": "-1", **os.environ, **always}
-    done = subprocess.run(
-        ["bash", "-euc", block.text], cwd=folder, env=environ, text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    for _ in range(3):
+        done = subprocess.run(
+            ["bash", "-euc", block.text], cwd=folder, env=environ, text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        if GLOO_ABORTED not in done.stdout:
+            break
     return done.stdout
 
 
