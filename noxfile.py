@@ -2,6 +2,7 @@
 
 Torch is large. So there are two virtual environments for all sessions that need it, kept between them: `.nox/cpu` for
 what any build of torch can show, and `.nox/cuda` for the build that a plain `pip install` brings, with CUDA on Linux.
+`.nox/oldest`, which no other session uses, has the oldest that is supported.
 """
 
 from __future__ import annotations
