@@ -283,6 +283,10 @@ LOOKING = {
     ),
     "a-name-without-a-device-is-refused": row("said(cuda.get_device_name, 0)", NONE, gpus=0),
     "looking-starts-the-driver": row("cuda.get_device_name(0)\ncuda.is_initialized()", True),
+    "torch-asserts-that-a-device-is-there": row(
+        "cuda.init()\nsaid(cuda._get_device_properties, 1).partition(' at ')[0]",
+        "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED",
+    ),
     "looking-makes-nothing-current": row("cuda.get_device_properties(1)\ncuda.current_device()", 0, gpus=2),
     "a-capability-has-two-numbers": row("[type(n).__name__ for n in cuda.get_device_capability(0)]", ["int", "int"]),
     "a-capability-beyond-the-last-is-refused": row("said(cuda.get_device_capability, 9)", INVALID),

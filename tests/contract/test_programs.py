@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -113,4 +114,9 @@ def test_the_fake_agrees_with_torch_on_any_program(rig: Rig, machine: dict[str, 
     program = Behaviour(code=f"steps = {steps!r}\n{RUN}", outcome=None, names=names, **{**machine, "faults": faults})
     over_torch = over_the_pretend_driver(rig, program)
 
-    assert over_torch == on_the_fake(program)
+    assert without_places(over_torch) == without_places(on_the_fake(program))
+
+
+def without_places(outcomes: list[object]) -> list[object]:
+    """The outcomes without what an assertion of torch's own tells besides: a file and a line of the build."""
+    return [re.sub(r"(INTERNAL ASSERT FAILED).*", r"\1", one) if isinstance(one, str) else one for one in outcomes]

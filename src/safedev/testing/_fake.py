@@ -159,6 +159,8 @@ def _state(machine: FakeMachine, bindings: dict[str, Callable[..., object]]) -> 
     """What torch.cuda keeps for itself, as in a process that has just imported torch."""
 
     def told_properties(ordinal: int) -> SimpleNamespace:
+        if not 0 <= ordinal < len(machine.found):  # up to torch 2.11 CUDA's start asks about all that NVML counts
+            raise RuntimeError("device >= 0 && device < num_gpus INTERNAL ASSERT FAILED")
         return properties(machine.device(ordinal))
 
     checks = (torch.cuda._check_capability, getattr(torch.cuda, "_check_cubins", None))
