@@ -12,17 +12,18 @@ from dataclasses import asdict
 
 import safedev
 from safedev._collect import collect, level_of, torch_missing
-from safedev._diagnosis import Finding
 from safedev._report import SCHEMA, plain, render
+from safedev._rules import untold_rank
 from safedev.errors import DeviceSpecError, LocalRankError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from safedev._diagnosis import Finding
     from safedev._report import Report
 
-_LONGEST = 86400.0
+_SECONDS, _LONGEST = 20.0, 86400.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.command == "explain" and (options.strict or not options.allocate or options.timeout is not None):
+        parser.error("--strict, --no-allocate and --timeout belong to the report: explain tries no device")
     try:
         with warnings.catch_warnings():
             # torch runs without it, and says so when it is imported: nothing that the reader of a report asked for.
@@ -47,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report = _explain(options.spec)
                 text = report["text"]
             else:
-                report = collect(seconds=options.timeout, allocate=options.allocate, strict=options.strict)
+                seconds = _SECONDS if options.timeout is None else options.timeout
+                report = collect(seconds=seconds, allocate=options.allocate, strict=options.strict)
                 text = _render(report)
     except DeviceSpecError as error:
         return parser.error(str(error))
@@ -64,8 +68,7 @@ def _explain(spec: str) -> Report:
     try:
         case = safedev.diagnose(spec)
     except LocalRankError as error:
-        reason, _, remedy = error.problem.split("\n")[0].partition(": ")
-        return {**report, **_stopped(Finding(code="no-local-rank", reason=reason, remedy=remedy), str(error))}
+        return {**report, **_stopped(untold_rank(error), str(error))}
     report.update(status=int(not case.is_valid), device=case.device, text=_lines(case.render()))
     findings = [{"level": level_of(finding.code, case), **asdict(finding)} for finding in case.findings]
     return {**report, "findings": findings}
@@ -112,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"safedev {safedev.__version__}")
     parser.add_argument("--json", action="store_true", help="print one JSON object, on one line")
     parser.add_argument("--no-allocate", dest="allocate", action="store_false", help="start no driver, try no device")
-    parser.add_argument("--timeout", type=_seconds, default=20.0, metavar="SECONDS", help="limit of a trial (20)")
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="limit of a trial (20)")
     parser.add_argument("--strict", action="store_true", help="let warnings count for the exit status")
     commands = parser.add_subparsers(dest="command", title="instead of the report")
     explain = commands.add_parser("explain", help="judge one request, such as cuda:3, and start no driver")

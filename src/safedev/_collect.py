@@ -6,7 +6,7 @@ import importlib
 import os
 import pickle
 import platform
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.util import find_spec
 
 import safedev
@@ -17,6 +17,7 @@ from safedev._diagnosis import OBSERVATIONS, Finding, judge
 from safedev._host_rules import LOOK_FURTHER
 from safedev._launch import UNKNOWN
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
+from safedev._quick import changed
 from safedev._report import SCHEMA, USABLE, verdict
 from safedev._request import request_for
 from safedev._resolve import resolve
@@ -128,7 +129,7 @@ def _read(environ: Variables, seconds: float) -> tuple[Diagnosis, Versions, Find
     if missing is not None:
         machine = _nvml.inventory()
         number = _nvml.count() if machine is None else len(machine)
-        blind = replace(_blind(environ), physical=machine, physical_count=number)
+        blind = changed(_blind(environ), physical=machine, physical_count=number)
         return judge(request, blind), (None, None, None), missing
     from safedev import _torch
 
@@ -180,8 +181,10 @@ def _of_trials(
     devices: Sequence[Report], trials: Sequence[Report], case: Diagnosis, seconds: float
 ) -> Iterator[Levelled]:
     """What the trials showed; one finding for all the devices that failed alike."""
-    if any(trial["state"] == "no-driver" for trial in trials):
-        refusal = replace(case.snapshot, refusal=trials[0]["said"], refused=("cuda:0",), device_count=0)
+    dead = [trial["said"] for trial in trials if trial["state"] == "no-driver"]
+    never = bool(dead) and not any(device["state"] in USABLE for device in devices)
+    if never:  # one device that works shows that the driver can start
+        refusal = changed(case.snapshot, refusal=dead[0], refused=("cuda:0",), device_count=0)
         yield from (("fault", f) for f in judge(request_for("cuda:0"), refusal).findings if f.code == "driver-unusable")
     expected = any(finding.code == "count-disagrees" for finding in case.findings)
     if trials and trials[-1]["state"] in USABLE and not expected:
@@ -192,7 +195,7 @@ def _of_trials(
         alike.setdefault((device["state"], device["said"]), []).append(f"cuda:{device['ordinal']}")
     first = next((f"cuda:{device['ordinal']}" for device in devices if device["state"] in USABLE), None)
     for (state, said), names in alike.items():
-        if state in TROUBLES:
+        if state in TROUBLES and not (never and state == "no-driver"):
             words, remedy = TROUBLES[state]
             reason = f"{', '.join(names)}: {words.format(seconds)}" + (f" ({quoted(said, 160)})" if said else "")
             if state == "slow":
@@ -212,7 +215,7 @@ def _of_case(case: Diagnosis, *, known: bool) -> Iterator[Levelled]:
         for finding in judge(request_for("cuda"), snapshot).findings:
             if finding.code not in codes:
                 remedy = _NO_DEVICE if finding.remedy == LOOK_FURTHER else finding.remedy
-                yield "warning", replace(finding, remedy=remedy)
+                yield "warning", changed(finding, remedy=remedy)
 
 
 _NO_DEVICE = (

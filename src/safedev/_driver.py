@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import suppress
 
 from safedev import _library
 
@@ -80,14 +81,21 @@ def uuids_from_child(seconds: float = 20.0) -> tuple[str, ...] | None:
     """The same, from a driver started in a short child process; None: it did not answer within *seconds*."""
     import subprocess  # only here: hardly any call needs it
 
+    null = subprocess.DEVNULL
     try:
-        done = subprocess.run(  # noqa: S603 - our own interpreter, our own text
-            [sys.executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=seconds, check=False
+        child = subprocess.Popen(  # noqa: S603 - our own interpreter, our own text
+            [sys.executable, "-I", "-S", "-c", _ASK], stdin=null, stdout=subprocess.PIPE, stderr=null, text=True
         )
-    except (OSError, TypeError, ValueError, subprocess.SubprocessError):  # TypeError: sys.executable is None
+    except (OSError, TypeError, ValueError):  # TypeError: sys.executable is None
         return None
-    told = done.stdout.split()
-    sound = done.returncode == 0 and all(len(digits) == 32 for digits in told)
+    try:
+        told = child.communicate(timeout=seconds)[0].split()
+    except (ValueError, subprocess.TimeoutExpired):  # ValueError: what it printed is no text
+        child.kill()
+        with suppress(ValueError, subprocess.TimeoutExpired):  # one that the kernel holds cannot be killed
+            child.communicate(timeout=1)
+        return None
+    sound = child.returncode == 0 and all(len(digits) == 32 for digits in told)
     return tuple(map(as_uuid, told)) if sound else None
 
 

@@ -92,6 +92,8 @@ def narrowed(seen: Isolation, given: int | None) -> str:
     number = given if given is not None else len(usable) or None
     if seen.on_bus is None or number is None or seen.on_bus <= number:
         return ""
+    if len(usable) >= seen.on_bus:  # nothing keeps this process from the others
+        return f"the host has {seen.on_bus} on its bus, and NVML answers for {number}: the others may be lost"
     which = f" ({_names(usable)})" if len(usable) == number else ""
     return (
         f"the host has {seen.on_bus} on its bus, and this container or job seems to have been given {number}{which}, "

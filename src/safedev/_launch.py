@@ -51,7 +51,7 @@ class Launch:
     @property
     def source(self) -> str:
         """The environment variable that the local rank came from; empty where the launcher did not say."""
-        return self.sources[0][1] if self.sources else ""
+        return dict(self.sources).get("local_rank", "")
 
 
 _launched = quickly(Launch)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 
+from safedev._index import index_of
 from safedev._quick import quickly
 from safedev._terms import Ordinal
 from safedev._text import LIMIT, quoted, quoted_number
@@ -68,11 +67,8 @@ def request_for(preferred: object) -> Request:
     # A torch.device, told without torch.
     if type(preferred).__name__ == "device" and isinstance(kind, str) and (index is None or isinstance(index, int)):
         return _from_device(kind, index)
-    truth = isinstance(preferred, bool) or str(getattr(preferred, "dtype", "")).endswith("bool")
-    if hasattr(preferred, "__index__") and not truth:
-        with suppress(Exception):  # such as a tensor of floats; whatever it raises, it is no ordinal
-            ordinal = operator.index(preferred)  # pyright: ignore[reportArgumentType]  # it has __index__
-            return _request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=Ordinal(ordinal))
+    if (ordinal := index_of(preferred)) is not None:
+        return _request(kind="ordinal", spec=f"cuda:{quoted_number(ordinal)}", ordinal=Ordinal(ordinal))
     shown = repr(preferred) if isinstance(preferred, (bool, float)) else f"a value of type {type(preferred).__name__}"
     raise TypeError(f"{shown} is no device: give {FORMS}")
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
+    from safedev.errors import LocalRankError
 
     Rule = Callable[[Diagnosis, Sequence[Finding]], Iterator[Finding]]
 
@@ -129,9 +130,14 @@ def _stale_local_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding
 def _no_local_rank(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     error = case.snapshot.launch_error
     if error is not None and case.request.kind in {"auto", "cuda", "accelerator"}:
-        words = error.problem.split("\n")[0]
-        reason, colon, remedy = words.rpartition(": ")  # the last one: a value that is quoted may have one too
-        yield Finding(code="no-local-rank", reason=reason if colon else words, remedy=remedy if colon else "")
+        yield untold_rank(error)
+
+
+def untold_rank(error: LocalRankError) -> Finding:
+    """The finding that the local rank cannot be told, as *error* tells it."""
+    words = error.problem.split("\n")[0]
+    reason, colon, remedy = words.rpartition(": ")  # the last one: a value that is quoted may have one too
+    return Finding(code="no-local-rank", reason=reason if colon else words, remedy=remedy if colon else "")
 
 
 def _launcher_doubt(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:

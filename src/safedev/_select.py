@@ -6,9 +6,11 @@ import os
 import warnings
 
 from safedev import launchers, policies
+from safedev._quick import changed
 from safedev._request import request_for
 from safedev._resolve import resolve
 from safedev._snapshot import Variables
+from safedev._text import quoted
 from safedev.errors import DeviceSpecError, FallbackWarning, InvalidDeviceError, LocalRankWarning, MaskWarning
 
 TYPE_CHECKING = False
@@ -105,7 +107,7 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
     try:
         _torch.make_current(device)
     except _torch.REFUSALS as error:
-        if snapshot is None:  # the CPU never refuses
+        if snapshot is None:
             raise
         asked_already = str(device) != resolve(request, snapshot)[0]
         chosen = request_for(str(device)) if asked_already else request
@@ -117,8 +119,11 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
         try:
             _torch.make_current(device)
         except _torch.REFUSALS as second:
-            again = _torch.refused(diagnosis.snapshot, second, device)
-            raise InvalidDeviceError(_judge(request_for(target), again, environ)) from second
+            first, again = diagnosis.snapshot, _torch.refused(diagnosis.snapshot, second, device)
+            declined = f"{policies.name_of(fallback)} chose {device}, which refused too: {quoted(again.refusal)}"
+            # What was asked for stays the matter, and what refused in its place is not suggested either.
+            again = changed(again, refusal=first.refusal, refused=(str(device), *first.refused))
+            raise InvalidDeviceError(_judge(chosen, again, environ), declined) from second
         warnings.warn(_fallback_words(diagnosis, target), FallbackWarning, stacklevel=2)
     return device
 

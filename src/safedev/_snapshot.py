@@ -11,6 +11,7 @@ from safedev._quick import quickly
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from safedev._isolation import Isolation
     from safedev._mask import Mask
@@ -69,10 +70,11 @@ class Variables(Mapping[str, str]):
 def _reader(source: Mapping[str, str], read: dict[str, str | None]) -> Callable[..., str | None]:
     """The ``get`` of *source*, that keeps in *read* what it has read."""
     ask: Callable[[str], str | None] = source.get
-    data = getattr(source, "_data", None)
-    if isinstance(source, os._Environ) and isinstance(data, dict):  # noqa: SLF001 - there is no public name
+    environ: Any = source
+    data = getattr(environ, "_data", None)  # it has no public name, and may be gone in another Python
+    if type(environ) is getattr(os, "_Environ", None) and isinstance(data, dict):
         # Its own `get` raises and catches two exceptions for a name that is not set, as nearly all of launchers are.
-        encode, decode = source.encodekey, source.decodevalue
+        encode, decode = environ.encodekey, environ.decodevalue
 
         def quick(name: str) -> str | None:
             value = data.get(encode(name))

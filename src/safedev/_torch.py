@@ -168,10 +168,10 @@ def _count(mask: Mask) -> tuple[int, str, int | None]:
     """
     build = torch.version.cuda
     serves = _nvml.cuda_version() if build else None
-    if serves is None or (mask.raw or "").startswith("MIG-"):
+    if serves is None or (mask.raw or "").startswith(("GPU-", "MIG-")):
         count, evidence = _count_and_warnings()
         serves = _nvml.cuda_version() if build and count else None
-    else:  # NVML has started, and answers: torch counts by it, and has nothing to warn of
+    else:  # NVML has started, and answers: torch counts by it, and warns only where it looks for UUIDs
         count, evidence = _count_or_error()
     if not count:
         return 0, evidence[: 8 * LIMIT], None
@@ -212,11 +212,11 @@ def _accelerator() -> tuple[str, int]:
         if torch.__version__ < "2.7" and (torch.version.cuda or torch.version.hip):
             return "", 0  # such a build has no other kind, and 2.6 would start the driver to tell
         current = api.current_accelerator()  # what the build supports; starts nothing
-        if current is None or current.type == "cuda":
-            return "", 0
-        return current.type, api.device_count()
+        kind = "cuda" if current is None else current.type
+        there = 0 if kind == "cuda" else api.device_count()
     except (RuntimeError, OSError, AttributeError, AssertionError):  # 2.6 raises where there is none; a failure is none
         return "", 0
+    return (kind, there) if there else ("", 0)
 
 
 def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[int, ...] | None:

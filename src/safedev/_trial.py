@@ -53,6 +53,10 @@ TROUBLES = {
         "other bytes came back from it than were sent",
         "do not use it: its memory, or the bus, is at fault (nvidia-smi -q -d ECC)",
     ),
+    "no-driver": (
+        "the driver did not start in the process that tried it",
+        "run nvidia-smi, and try again; where it comes back, see the kernel's log (dmesg | grep -i xid)",
+    ),
     "failed": ("it refuses", "run nvidia-smi; if that shows no fault, use the device alone in a small program"),
     "slow": (
         "it took more than half of the time limit",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import pairwise
 
+from safedev._index import index_of
 from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask
 from safedev._text import counted, marked, quoted, quoted_number
 from safedev.errors import MaskError, MaskTooLateError, MaskWarning
@@ -127,8 +127,10 @@ def _asked(mask: Mask, devices: Devices) -> list[int | str]:
     """
     if isinstance(devices, str):
         asked: list[object] = [part.strip() for part in devices.split(",")] if devices.strip() else []
+    elif isinstance(devices, Iterable) and not isinstance(devices, bytes) and index_of(devices) is None:
+        asked = list(devices)
     else:
-        asked = list(devices) if isinstance(devices, Iterable) and not isinstance(devices, bytes) else [devices]
+        asked = [devices]
     wanted: dict[int | str, None] = {}
     for one in asked:
         device = _device(one)
@@ -149,8 +151,8 @@ def _device(one: object) -> int | str | None:
         if one.isascii() and one.isdecimal():
             return int(one) if len(one) < 10 else None
         return one if re.fullmatch(r"(?:GPU|MIG)-[0-9a-zA-Z/-]{1,120}", one) else None
-    if hasattr(one, "__index__") and not isinstance(one, bool):
-        return operator.index(one)  # pyright: ignore[reportArgumentType]  # it has __index__
+    if (ordinal := index_of(one)) is not None:
+        return ordinal
     raise TypeError(f"a value of type {type(one).__name__} is no device: give ordinals from 0, or UUIDs")
 
 

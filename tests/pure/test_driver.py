@@ -142,12 +142,19 @@ def test_a_sleeping_driver_tells_no_uuids(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def child_that_ends(monkeypatch: pytest.MonkeyPatch, ending: Any) -> None:
-    def run(command: list[str], **_: object) -> Any:
+    def started(command: list[str], **_: object) -> Any:
+        if isinstance(ending, (OSError, TypeError)):
+            raise ending
+        return SimpleNamespace(
+            communicate=communicate, kill=lambda: None, returncode=getattr(ending, "returncode", None)
+        )
+
+    def communicate(timeout: float) -> tuple[str, None]:
         if isinstance(ending, BaseException):
             raise ending
-        return ending
+        return ending.stdout, None
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "Popen", started)
 
 
 @pytest.mark.parametrize(

@@ -583,9 +583,25 @@ def test_a_second_refusal_suggests_neither_device(
         safedev.set_device(0, fallback=lambda _: 1)
 
     assert caught.value.__cause__ is errors[cuda(1)]
-    assert ("cuda:0", "cuda:1") == caught.value.diagnosis.snapshot.refused
+    assert {"cuda:0", "cuda:1"} == set(caught.value.diagnosis.snapshot.refused)
     assert [suggestion] == [finding.suggestion for finding in caught.value.diagnosis.findings]
+
+
+def test_a_second_refusal_is_told_beside_the_first(fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The first line is about what was asked for; the policy is named, with what it chose and what that said.
+    """
+    fake_cuda(3)
+    torch.cuda.init()
+    refusing(monkeypatch, cuda(0), cuda(1))
+
+    with pytest.raises(safedev.InvalidDeviceError) as caught:
+        safedev.set_device(1, fallback="cuda:0")
+
+    assert str(caught.value).startswith("cuda:1 cannot be used: the driver refused it\n")
     assert "cuda:1 is busy" in str(caught.value)
+    assert "'cuda:0' chose cuda:0, which refused too: " in str(caught.value)
+    assert "cuda:0 is busy" in str(caught.value)
 
 
 def test_a_policy_is_not_asked_again_when_its_own_choice_refuses(fake_cuda: InstallFakeCuda) -> None:

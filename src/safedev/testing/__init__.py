@@ -37,10 +37,12 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Import what is asked for, and only then: pytest loads the plug-in beside this file in every session."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker would take every name that is missing here for an object
 
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    def __getattr__(name: str) -> object:
+        """Import what is asked for, and only then: pytest loads the plug-in beside this file in every session."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -164,6 +164,7 @@ def check_policy(policy: FallbackPolicy) -> None:
 
 def _answered(policy: FallbackPolicy, diagnosis: Diagnosis) -> str:
     """What is wrong with the answer; empty if nothing is."""
+    from safedev import _torch
     from safedev._request import request_for
     from safedev._resolve import resolve
 
@@ -174,7 +175,8 @@ def _answered(policy: FallbackPolicy, diagnosis: Diagnosis) -> str:
     if answer is None:
         return ""
     try:
-        device = resolve(request_for(answer), diagnosis.snapshot)[0]
+        wanted = request_for(answer)
+        device = resolve(wanted, _torch.complete(wanted, diagnosis.snapshot, os.environ))[0]
     except (TypeError, ValueError) as error:
         return f"it answers with what is no device: {error}"
     if device is None:
