@@ -172,7 +172,6 @@ def _ending(
     yield code, start, end, f"{words}; it and all that follow are hidden"
 
 
-_WORDS_FOR_ALL = {"all"}
 _WORDS_FOR_NONE = {"none", "void", "nodevfiles", "no", "null", "nil", "false", "off", "disabled"}
 _MISTAKES = (
     (r".*[\"'`]", "quotes are part of the value"),
@@ -213,7 +212,7 @@ def _doubtful(token: str) -> str | None:
 def _intended(raw: str) -> str | None:
     """Guess what was meant by *raw*; None: that the variable had better be unset."""
     bare = raw.strip().strip("\"'`[](){} \t\r\n")
-    if bare.lower() in _WORDS_FOR_ALL or len(raw) > 48 * _MOST_REWRITTEN:
+    if len(raw) > 48 * _MOST_REWRITTEN:
         return None
     if bare.lower() in _WORDS_FOR_NONE:
         return "-1"
@@ -233,10 +232,9 @@ def _meant(piece: str) -> list[int | str]:
     if found := re.match(r"(?ai)(gpu|mig)-([0-9a-z][0-9a-z/-]*)$", piece):
         return [f"{found[1].upper()}-{found[2]}"]
     if re.match(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]+$", piece):
-        return [f"GPU-{piece}"]
+        return [f"GPU-{piece.lower()}"]  # as NVML writes them
     if found := re.match(r"(\d{1,4})(?:-|\.\.\.?)(\d{1,4})$", piece):
-        first, last = int(found[1]), int(found[2])
-        return list(range(first, last + 1)) if first <= last < first + 64 else []
+        return list(range(int(found[1]), int(found[2]) + 1))
     if found := re.match(r"0[xX]([0-9a-fA-F]{1,4})$", piece):
         return [int(found[1], 16)]
     if found := re.match(r"(?i)(?:cuda:?|gpu:?|nvidia\.com/gpu=)?\+?(\d{1,9})(?!\d)((?::\d{1,9}(?!\d))*)", piece):

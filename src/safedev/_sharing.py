@@ -155,9 +155,8 @@ def _goes_round(bound: str, allotted: int | None, task: Launch) -> bool:
     Source:
         https://slurm.schedmd.com/srun.html#OPT_gpu-bind
     """
-    _, single, tasks = bound.partition("single:")
-    each, workers = number(tasks), task.local_world_size
-    return bool(single and each and allotted and workers) and (workers or 0) > (allotted or 0) * (each or 0)
+    each, workers = number(bound.partition("single:")[2]), task.local_world_size
+    return each is not None and allotted is not None and workers is not None and workers > allotted * each
 
 
 def _behind_one_entry(launch: Launch, environ: Mapping[str, str], entry: int | str) -> Sharing:

@@ -48,6 +48,7 @@ FULL = "GPU-1c55aa77-0000-4000-8000-000000000000"
         pytest.param("\uff11", (1,), id="digits-of-another-script"),
         pytest.param("\xa01", (1,), id="no-break-space"),
         pytest.param("\u00b2", (), id="superscript"),
+        pytest.param("0,1\u00b2x", (0,), id="superscript-behind-a-number"),
         pytest.param("--1", (), id="two-signs"),
         pytest.param("1" * 4300, (int("1" * 4300),), id="as-many-digits-as-int-takes"),
         pytest.param("1" * 4301, (), id="one-digit-more"),
@@ -87,6 +88,7 @@ def test_a_mask_is_read_as_torch_reads_it(raw: str | None, entries: tuple[object
         pytest.param(" 0 , 1 ", id="blanks-around-numbers"),
         pytest.param("+0,01", id="odd-spellings"),
         pytest.param("1gpu2", id="suffix"),
+        pytest.param("1GPU2", id="suffix-in-capitals"),
         pytest.param(FULL, id="uuid"),
         pytest.param("MIG-a,MIG-b", id="instances"),
     ],
@@ -118,6 +120,7 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("all", "mask-unreadable", "all", "NVIDIA_VISIBLE_DEVICES", None, id="all"),
         pytest.param("ALL", "mask-unreadable", "ALL", "NVIDIA_VISIBLE_DEVICES", None, id="all-in-capitals"),
         pytest.param("none", "mask-unreadable", "none", "NVIDIA_VISIBLE_DEVICES", "-1", id="none"),
+        pytest.param('"none"', "mask-unreadable", '"none"', "quotes", "-1", id="none-in-quotes"),
         pytest.param("void", "mask-unreadable", "void", "NVIDIA_VISIBLE_DEVICES", "-1", id="void"),
         pytest.param("NoDevFiles", "mask-unreadable", "NoDevFiles", "scheduler", "-1", id="a-schedulers-word"),
         pytest.param(
@@ -129,15 +132,20 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("0...2", "mask-unreadable", "0...2", "ranges", "0,1,2", id="range-with-three-dots"),
         pytest.param("3-1", "mask-unreadable", "3-1", "ranges", None, id="range-backwards"),
         pytest.param("3-3", "mask-unreadable", "3-3", "ranges", "3", id="range-of-one"),
+        pytest.param("0-99,6", "mask-unreadable", "0-99", "ranges", None, id="range-of-more-than-anybody-has"),
         pytest.param("0-3,6", "mask-unreadable", "0-3", "ranges", "0,1,2,3,6", id="range-among-others"),
         pytest.param("0 1 2", "mask-unreadable", "0 1 2", "blanks do not separate", "0,1,2", id="blanks-for-commas"),
         pytest.param("0;1", "mask-unreadable", "0;1", "only commas separate", "0,1", id="semicolons-for-commas"),
         pytest.param("0:1", "mask-unreadable", "0:1", "only commas separate", "0,1", id="colons-for-commas"),
         pytest.param("0|1", "mask-unreadable", "0|1", "only commas separate", "0,1", id="bars-for-commas"),
         pytest.param("0x1f", "mask-unreadable", "0x1f", "hexadecimal", "31", id="hexadecimal"),
+        pytest.param("0X1F", "mask-unreadable", "0X1F", "hexadecimal", "31", id="hexadecimal-in-capitals"),
         pytest.param("1.5", "mask-unreadable", "1.5", "whole number", "1", id="fraction"),
         pytest.param("1_0", "mask-unreadable", "1_0", "follows the number", "1", id="something-behind-the-number"),
         pytest.param(FULL[4:], "mask-unreadable", FULL[4:], "begins with GPU-", FULL, id="uuid-without-prefix"),
+        pytest.param(
+            FULL[4:].upper(), "mask-unreadable", FULL[4:].upper(), "begins with GPU-", FULL, id="uuid-in-capitals"
+        ),
         pytest.param("gpu-ab", "mask-unreadable", "gpu-ab", "capitals", "GPU-ab", id="uuid-in-small-letters"),
         pytest.param("GPU-a, GPU-b", "mask-unreadable", " GPU-b", "blank", "GPU-a,GPU-b", id="blank-before-a-uuid"),
         pytest.param(" GPU-a", "mask-unreadable", " GPU-a", "blank", "GPU-a", id="blank-before-the-first-uuid"),
@@ -289,13 +297,22 @@ def test_what_hides_everything_on_purpose(raw: str | None, hides: bool) -> None:
     assert hides is parse_mask(raw).hides_all
 
 
-def test_a_mask_keeps_its_text_and_its_variable() -> None:
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(None, id="unset"),
+        pytest.param("0,1", id="plain"),
+        pytest.param(" 0", id="with-a-blank"),
+        pytest.param("x", id="with-a-defect"),
+    ],
+)
+def test_a_mask_keeps_its_text_and_its_variable(raw: str | None) -> None:
     """
     What was read, and where, stays with it.
     """
-    mask = parse_mask(" 0", variable="HIP_VISIBLE_DEVICES")
+    mask = parse_mask(raw, variable="HIP_VISIBLE_DEVICES")
 
-    assert (" 0", "HIP_VISIBLE_DEVICES") == (mask.raw, mask.variable)
+    assert (raw, "HIP_VISIBLE_DEVICES") == (mask.raw, mask.variable)
 
 
 def test_a_mask_is_data() -> None:

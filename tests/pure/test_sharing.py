@@ -6,7 +6,7 @@ import pytest
 
 from safedev._sharing import sharing_of
 from safedev.errors import LocalRankError
-from safedev.launchers import detect_launch
+from safedev.launchers import Launch, detect_launch
 
 
 def torchrun(
@@ -53,6 +53,7 @@ def pals(local_rank: int) -> dict[str, str]:
     return {"PALS_LOCAL_RANKID": str(local_rank), "PALS_RANKID": str(local_rank), "PMI_LOCAL_SIZE": "4"}
 
 
+RAY_NOSET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 RAY = {"RAY_JOB_ID": "01000000"}
 RAY_TRAIN = {**RAY, "LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "NODE_RANK": "0"}
 BY_HAND = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2"}
@@ -89,11 +90,25 @@ def judge(environ: dict[str, str], mask: tuple[int | str, ...] | None, count: in
         pytest.param(slurm(1, 2, SLURM_STEP_GPUS="0,1", SLURM_GPUS_ON_NODE="2"), (1,), 1, id="mask-made-in-the-task"),
         pytest.param({**slurm(1, 2, **PER_TASK), "LOCAL_RANK": "1"}, (1,), 1, id="a-hook-sets-local-rank-in-a-task"),
         pytest.param({**slurm(1, 4, **PER_TASK), **pals(1)}, (1,), 1, id="cray-names-in-a-slurm-task"),
+        pytest.param({**slurm(1, 4, **PER_TASK), **pals(1)}, (0,), 1, id="cray-names-in-a-slurm-task-under-a-cgroup"),
+        pytest.param(
+            {**slurm(1, 2, **PER_TASK), **BY_HAND, "LOCAL_WORLD_SIZE": "2"}, (0,), 1, id="a-script-counts-in-a-task"
+        ),
+        pytest.param(slurm(1, 2, SLURMD_TRES_BIND="gpu:single:1"), (0,), 1, id="single-of-an-untold-number"),
+        pytest.param(
+            {**slurm(1, 2, SLURMD_TRES_BIND="gpu:single:1", SLURM_GPUS_ON_NODE="2"), "SLURM_GTIDS": ""},
+            (0,),
+            1,
+            id="single-for-an-untold-number",
+        ),
         pytest.param(RAY, (4,), 1, id="ray-task"),
+        pytest.param({**RAY, RAY_NOSET: "0"}, (4,), 1, id="ray-task-that-says-0"),
+        pytest.param({**RAY, RAY_NOSET: "false"}, (4,), 1, id="ray-task-that-says-false"),
         pytest.param(RAY, (2, 3), 2, id="ray-task-of-two"),
         pytest.param({**RAY, **BY_HAND}, (0,), 1, id="ray-actor-that-sets-local-rank"),
         pytest.param(torchrun(0, 4, rank=2), (2,), 1, id="virtual-local-rank"),
         pytest.param(torchrun(0, 2, rank=3, world=4, group=1), (1,), 1, id="virtual-on-the-second-node"),
+        pytest.param(torchrun(0, 2, rank=3, world=6, group=1), (1,), 1, id="virtual-on-the-node-in-the-middle"),
         pytest.param(torchrun(0, 3, rank=3, world=4, group=1), (1,), 1, id="virtual-in-an-uneven-group"),
         pytest.param(torchrun(0, 2, rank=1, world=5), (1,), 1, id="virtual-in-the-first-of-uneven-groups"),
         pytest.param(jsrun(3), (3,), 1, id="resource-set-of-one"),
@@ -171,6 +186,7 @@ def test_a_mask_of_its_own_under_a_launcher_that_shares_is_doubtful(environ: dic
         pytest.param(slurm(1, 2, SLURM_GPUS_ON_NODE="2", **PER_TASK), None, 2, id="bound-for-another-vendor"),
         pytest.param(slurm(1, 2, SLURM_GPUS_ON_NODE="2", **PER_TASK), (0, 1), 2, id="unbound-again-in-the-task"),
         pytest.param({**pals(1), "ZE_AFFINITY_MASK": "0,1"}, None, 1, id="a-mask-of-intels-with-two-entries"),
+        pytest.param({**pals(1), "ZE_AFFINITY_MASK": ""}, None, 1, id="an-empty-mask-of-intels"),
         pytest.param(pals(1), None, 4, id="pals-without-a-mask"),
         pytest.param(flux(1), (0, 1), 2, id="flux-by-default"),
         pytest.param(jsrun(1), (0, 1), 2, id="resource-set-of-two"),
@@ -191,9 +207,13 @@ def test_workers_that_see_the_same_devices_share(
         pytest.param(torchrun(0, 4), (0,), 1, id="local-rank-0-behind-one-entry"),
         pytest.param(torchrun(0, 3, rank=1, world=4, group=1), (0,), 1, id="first-of-an-uneven-group"),
         pytest.param(torchrun(0, 2, rank=2, world=4, group=1), (0,), 1, id="first-of-the-second-group"),
+        pytest.param(torchrun(0, 3, rank=1, world=7, group=1), (0,), 1, id="first-of-three-behind-a-lone-worker"),
+        pytest.param(torchrun(0, 2, rank=2, world=4, group=2), (0,), 1, id="first-of-two-behind-two-lone-workers"),
         pytest.param({**torchrun(0, 1), "SLURM_GPUS_ON_NODE": "1"}, (0,), 1, id="one-worker"),
         pytest.param(torchrun(0, 1, rank=3, world=4, group=1), (0,), 1, id="one-worker-behind-a-larger-group"),
         pytest.param({**torchrun(0, 4), "GROUP_RANK": "", "RANK": "2"}, (0,), 1, id="group-untold"),
+        pytest.param({**torchrun(0, 4), "RANK": ""}, (0,), 1, id="rank-untold"),
+        pytest.param({**torchrun(0, 2, rank=2, group=1), "WORLD_SIZE": ""}, (0,), 1, id="world-untold"),
         pytest.param(BY_HAND, (0,), 1, id="unsigned"),
         pytest.param(BY_HAND, None, 1, id="unsigned-without-a-mask"),
         pytest.param(BY_HAND, None, 4, id="unsigned-and-several-devices"),
@@ -203,12 +223,13 @@ def test_workers_that_see_the_same_devices_share(
         pytest.param(RAY_TRAIN, (0,), 1, id="ray-train-with-half-a-device-each"),
         pytest.param({**slurm(1, 2), "LOCAL_RANK": "1"}, ("MIG-1",), 1, id="slurm-with-an-instance"),
         pytest.param(slurm(1, 2, SLURM_STEP_GPUS="0,1", SLURM_GPUS_ON_NODE="2"), (0,), 1, id="mask-made-in-the-task"),
+        pytest.param(slurm(1, 2, SLURM_GPUS_ON_NODE="2"), (0,), 1, id="two-devices-and-none-named"),
         pytest.param({**BY_HAND, "SLURM_LOCALID": "x", "SLURM_STEP_ID": "0"}, (0,), 1, id="beside-a-slurm-left-over"),
         pytest.param({}, None, 2, id="nothing-launched-it"),
         pytest.param(POD_RANK, None, 1, id="rank-outside-a-pod"),
         pytest.param({**POD, **POD_RANK}, None, 2, id="pod-of-two-devices"),
         pytest.param({**POD, "LOCAL_RANK": "x"}, None, 1, id="pod-with-an-unreadable-local-rank"),
-        pytest.param({**RAY, "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}, None, 4, id="ray-leaves-the-mask"),
+        pytest.param({**RAY, RAY_NOSET: "1"}, None, 4, id="ray-leaves-the-mask"),
     ],
 )
 def test_without_a_sign_it_is_unknown(environ: dict[str, str], mask: tuple[int | str, ...] | None, count: int) -> None:
@@ -227,6 +248,31 @@ def test_a_reason_names_the_variable_that_tells() -> None:
     sharing = sharing_of(detect_launch(environ), environ, (1,), 1)
 
     assert "SLURMD_TRES_BIND='gpu:per_task:1' gives each task devices of its own" == sharing.reason
+
+
+@pytest.mark.parametrize(
+    ("environ", "mask", "entry"),
+    [
+        pytest.param(torchrun(2, 4), (7,), "'7'", id="inherited"),
+        pytest.param(torchrun(2, 4), ("GPU-1234",), "'GPU-1234'", id="inherited-uuid"),
+        pytest.param(torchrun(0, 4), (7,), "'7'", id="of-local-rank-0"),
+        pytest.param({**pals(1), "ZE_AFFINITY_MASK": "0.1"}, None, "'0.1'", id="a-tile-of-intels"),
+    ],
+)
+def test_a_reason_names_the_entry_of_the_mask(
+    environ: dict[str, str], mask: tuple[int | str, ...] | None, entry: str
+) -> None:
+    """
+    Behind a mask of one entry, the reason shows that entry as it is written.
+    """
+    assert entry in sharing_of(detect_launch(environ), environ, mask, 1).reason
+
+
+def test_a_launch_of_an_unlisted_launcher_is_not_said_to_share() -> None:
+    """
+    A launcher of one's own may call its launches as it likes: nothing is known of them.
+    """
+    assert "unknown" == sharing_of(Launch(launcher="elsewhere", local_rank=1), {}, (0,), 1).kind
 
 
 def test_an_unreadable_slurm_task_is_no_evidence() -> None:
