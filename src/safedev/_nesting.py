@@ -136,7 +136,7 @@ def _told(environ: Mapping[str, str], launch: Launch) -> str:
 
 def _left_over(environ: Mapping[str, str], outer: Launch) -> str:
     return (
-        f"LOCAL_RANK={quoted(environ.get(LOCAL_RANK, ''))} looks left over: {_told(environ, outer)} is believed\n"
+        f"LOCAL_RANK={quoted(environ[LOCAL_RANK])} looks left over: {_told(environ, outer)} is believed\n"
         f"  fix: unset LOCAL_RANK before the program is started"
     )
 

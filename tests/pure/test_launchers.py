@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,7 @@ def test_a_recorded_process_gets_no_undue_warning(environ: dict[str, str], truth
         pytest.param({**TORCHRUN, **openmpi(0, 1), **slurm(0, 1)}, "torchrun", 1, id="torchrun-in-mpirun-in-slurm"),
         pytest.param({**TORCHRUN, **slurm(0, 1)}, "torchrun", 1, id="torchrun-in-one-task-a-node"),
         pytest.param({**RAY_TRAIN, **slurm(0, 1)}, "ray-train", 1, id="ray-started-by-slurm"),
+        pytest.param({**TORCHRUN, **flux(0, 2, 1)}, "torchrun", 1, id="torchrun-in-one-flux-task-a-node"),
         pytest.param({**LIGHTNING, **slurm(0, 1)}, "lightning", 1, id="lightning-children-in-a-one-task-step"),
         pytest.param({**LIGHTNING, "LOCAL_RANK": "0", **slurm(0, 1)}, "lightning", 0, id="lightning-main-process"),
         pytest.param({**slurm(0, 1), "WORLD_SIZE": "1"}, "slurm", 0, id="as-many-processes-as-the-step"),
@@ -195,6 +197,13 @@ def test_the_inner_launcher_is_believed(environ: dict[str, str], launcher: str, 
         pytest.param({**BY_HAND, **slurm(0, 2)}, 0, "LOCAL_RANK='1'", id="exported-before-srun"),
         pytest.param({"LOCAL_RANK": "7", **openmpi(0, 1)}, 7, "LOCAL_RANK='7'", id="alone-beside-a-single-process"),
         pytest.param({**LIGHTNING, **flux(0, 2)}, 1, "FLUX_TASK_LOCAL_ID='0'", id="lightning-in-flux"),
+        pytest.param({**LIGHTNING, **openmpi(0, 2)}, 0, "LOCAL_RANK='1'", id="lightning-counts-nobody-here"),
+        pytest.param(
+            {**DEEPSPEED, "LOCAL_RANK": "0", "LOCAL_SIZE": "1", **openmpi(1, 2)},
+            1,
+            "LOCAL_RANK='0'",
+            id="deepspeed-counts-one-here",
+        ),
         pytest.param({"LOCAL_RANK": "7", **flux(1, 2)}, 1, "LOCAL_RANK='7'", id="exported-before-flux-run"),
         pytest.param(
             {"LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "2", **openmpi(1, 2)}, 1, "LOCAL_RANK='5'", id="contradicts-itself"
@@ -236,6 +245,61 @@ def test_a_conflict_that_cannot_be_settled_is_refused(environ: dict[str, str]) -
 
     assert 2 == len(caught.value.launcher.split(" and "))
     assert caught.value.value == environ[caught.value.variable]
+
+
+@pytest.mark.parametrize(
+    ("environ", "fix"),
+    [
+        pytest.param({**openmpi(0, 1), **slurm(1, 2)}, "unset OMPI_COMM_WORLD_LOCAL_RANK", id="the-one-around"),
+        pytest.param(
+            {"LOCAL_RANK": "7", **openmpi(0, 1)},
+            "unset LOCAL_RANK if it is left over, or OMPI_COMM_WORLD_LOCAL_RANK if that is",
+            id="either",
+        ),
+        pytest.param(
+            {"LOCAL_RANK": "7", **openmpi(1, 2)},
+            "unset LOCAL_RANK before the program is started",
+            id="local-rank",
+        ),
+    ],
+)
+def test_a_caution_ends_with_the_variables_to_unset(environ: dict[str, str], fix: str) -> None:
+    """
+    What to unset is named by its variable, not by its launcher.
+    """
+    launch = detect_launch(environ)
+
+    assert launch is not None
+    assert fix == (launch.caution or "").partition("\n  fix: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("environ", "both", "variables"),
+    [
+        pytest.param(
+            {**openmpi(1, 2), **hydra(0, 3)},
+            "OMPI_COMM_WORLD_LOCAL_RANK='1' (openmpi, one of 2 here) and MPI_LOCALRANKID='0' (hydra, one of 3 here) ",
+            "OMPI_COMM_WORLD_LOCAL_RANK or MPI_LOCALRANKID, ",
+            id="counted",
+        ),
+        pytest.param(
+            {**BY_HAND, **flux(0, 4)},
+            "LOCAL_RANK='1' (unknown) and FLUX_TASK_LOCAL_ID='0' (flux) ",
+            "LOCAL_RANK or FLUX_TASK_LOCAL_ID, ",
+            id="uncounted",
+        ),
+    ],
+)
+def test_a_conflict_shows_both_sides(environ: dict[str, str], both: str, variables: str) -> None:
+    """
+    Each side with its variable, its value, its launcher and, where it is told, the count; then what to unset.
+    """
+    with pytest.raises(LocalRankError) as caught:
+        detect_launch(environ)
+
+    reason, remedy = str(caught.value).splitlines()
+    assert reason.startswith(f"{both}disagree")
+    assert remedy.startswith(f"  that is {variables}")
 
 
 @pytest.mark.parametrize(
@@ -625,6 +689,23 @@ def test_a_launcher_without_a_variable_is_named_in_a_conflict(others: dict[str, 
 
     with pytest.raises(LocalRankError, match=r"local rank 2 \(pool, one of 4 here\)"):
         detect_launch({"POOL_SLOT": "3", **others})
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_variable_that_is_not_set_is_shown_as_empty() -> None:
+    """
+    A launcher of one's own may name a source that is no variable of this environment; the conflict is still told.
+    """
+
+    class Elsewhere(Pool):
+        def detect(self, environ: Any, /) -> Launch | None:
+            launch = super().detect(environ)
+            return launch and replace(launch, sources=(("local_rank", "POOL_FILE"),))
+
+    register_launcher(Elsewhere())
+
+    with pytest.raises(LocalRankError, match=r"^POOL_FILE='' \(pool, one of 4 here\) and SLURM_LOCALID='0'"):
+        detect_launch({"POOL_SLOT": "3", **slurm(0, 4)})
 
 
 @pytest.mark.usefixtures("registry")

@@ -179,6 +179,8 @@ def test_a_mask_of_its_own_under_a_launcher_that_shares_is_doubtful(environ: dic
         pytest.param({**torchrun(2, 4), **slurm(0, 1, **PER_TASK)}, (0,), 1, id="torchrun-in-a-task-of-one-device"),
         pytest.param(RAY_TRAIN, (0, 1), 2, id="ray-train-sees-the-nodes-devices"),
         pytest.param(slurm(1, 2), None, 1, id="slurm-gave-no-devices"),
+        pytest.param(slurm(1, 2, SLURMD_TRES_BIND="gpu:closest"), None, 1, id="closest-is-not-bound"),
+        pytest.param(slurm(1, 2, SLURMD_TRES_BIND="gres/nic:per_task:1"), None, 1, id="bound-to-a-network-card"),
         pytest.param(slurm(1, 2, SLURMD_TRES_BIND="gpu:closest", SLURM_GPUS_ON_NODE="2"), (0, 1), 2, id="closest"),
         pytest.param(slurm(1, 2, SLURMD_TRES_BIND="gpu:none", SLURM_GPUS_ON_NODE="2"), None, 2, id="bind-none"),
         pytest.param(slurm(1, 2, SLURM_STEP_GPUS="0", SLURM_GPUS_ON_NODE="1"), (0,), 1, id="two-tasks-one-device"),
