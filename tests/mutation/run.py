@@ -49,17 +49,19 @@ timeout_multiplier = 4.0
 track_dependencies = false
 use_git_change_detection = false
 """
+# Few examples, and the same each time: what only a rare one notices, no test states.
+PROFILE = """
+from hypothesis import settings
+
+settings.register_profile("few", max_examples=10, derandomize=True, database=None, deadline=None)
+settings.load_profile("few")
+"""
 SURVIVED = {0, 5, 33}  # of pytest: all passed, none was chosen; of mutmut: no test comes by
 
 
 def mutate() -> None:
     """Let mutmut work in this folder, but not on words: a text with a blank in it is a sentence."""
-    from hypothesis import settings
     from mutmut.mutation import file_mutation, mutators
-
-    # Few examples, and the same each time: what only a rare one notices, no test states.
-    settings.register_profile("few", max_examples=10, derandomize=True, database=None, deadline=None)
-    settings.load_profile("few")
 
     def not_words(node: object) -> object:
         value = getattr(node, "value", "")
@@ -87,8 +89,10 @@ def outcome(module: str) -> tuple[int, list[dict[str, str]]]:
     ignored = shutil.ignore_patterns("__pycache__", "_build")
     for folder in ("src", "tests/pure", "docs"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=ignored)
-    for name in ("tests/conftest.py", "CHANGELOG.md", "README.md"):
+    for name in ("CHANGELOG.md", "README.md"):
         shutil.copy(ROOT / name, tree / name)
+    conftest = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    (tree / "tests" / "conftest.py").write_text(conftest + PROFILE, encoding="utf-8")
     tests = [f"tests/pure/test_{name}.py" for name in TESTS[module]]
     config = (ROOT / "pyproject.toml").read_text(encoding="utf-8") + CONFIG.format(module=module, tests=tests)
     (tree / "pyproject.toml").write_text(config, encoding="utf-8")

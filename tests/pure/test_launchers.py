@@ -323,6 +323,9 @@ def test_a_conflict_shows_both_sides(environ: dict[str, str], both: str, variabl
         pytest.param(slurm(0, 4, SLURM_STEP_ID=""), id="no-step"),
         pytest.param({"SLURM_LOCALID": "x", "SLURM_STEP_ID": "4294967290"}, id="unreadable-outside-a-step"),
         pytest.param(openmpi(0, 1) | {"OMPI_COMM_WORLD_LOCAL_RANK": "1"}, id="contradicts-itself"),
+        pytest.param(
+            without(slurm(9, 4), "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS"), id="slurm-beyond-the-list"
+        ),
     ],
 )
 def test_what_no_launcher_started_has_no_launch(environ: dict[str, str]) -> None:
@@ -349,6 +352,7 @@ def test_a_local_rank_without_the_rest_of_its_launcher_is_left_over(launcher: En
         pytest.param(without(openmpi(1, 2), "OMPI_COMM_WORLD_LOCAL_RANK"), id="openmpi-without-a-local-rank"),
         pytest.param(without(slurm(1, 2), "SLURM_LOCALID"), id="slurm-without-a-local-rank"),
         pytest.param(slurm(1, 4, SLURM_PROCID="3"), id="slurm-of-two-tasks"),
+        pytest.param(slurm(0, 4, SLURM_PROCID="3"), id="slurm-of-two-tasks-local-rank-0"),
         pytest.param(slurm(9, 4), id="slurm-beyond-the-list"),
         pytest.param(openmpi(5, 2, rank=0), id="openmpi-contradicts-itself"),
         pytest.param({"LOCAL_RANK": "-1", "WORLD_SIZE": "4"}, id="minus-one-of-four"),
@@ -413,6 +417,28 @@ def test_what_is_no_number_is_refused(environ: dict[str, str], variable: str, va
     assert "unset" in first
     assert len(first) < 400
     assert first.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        pytest.param({"LOCAL_RANK": "x"}, "LOCAL_RANK='x' is not a local rank: ", id="local-rank"),
+        pytest.param(
+            {**openmpi(0, 2), "OMPI_COMM_WORLD_LOCAL_RANK": "x"},
+            "OMPI_COMM_WORLD_LOCAL_RANK='x' is not a local rank: ",
+            id="local-rank-of-a-launcher",
+        ),
+        pytest.param({**TORCHRUN, "WORLD_SIZE": "x"}, "WORLD_SIZE='x' is not a number from 0: ", id="count"),
+    ],
+)
+def test_what_should_be_there_is_told(environ: dict[str, str], said: str) -> None:
+    """
+    A local rank, or a number.
+    """
+    with pytest.raises(LocalRankError) as caught:
+        detect_launch(environ)
+
+    assert str(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -524,6 +550,23 @@ def test_all_values_come_from_one_launcher_with_their_variables() -> None:
 
 
 @pytest.mark.parametrize(
+    ("environ", "variable"),
+    [
+        pytest.param(slurm(1, 2), "SLURM_GTIDS", id="the-tasks-themselves"),
+        pytest.param(without(slurm(1, 2), "SLURM_GTIDS"), "SLURM_STEP_TASKS_PER_NODE", id="their-number"),
+    ],
+)
+def test_a_count_that_stood_in_a_list_has_its_variable_too(environ: dict[str, str], variable: str) -> None:
+    """
+    Slurm's number of tasks on this node is known from one of two lists.
+    """
+    launch = detect_launch(environ)
+
+    assert launch is not None
+    assert ("local_world_size", variable) == launch.sources[-1]
+
+
+@pytest.mark.parametrize(
     ("lists", "count"),
     [
         pytest.param({"SLURM_GTIDS": "0,2,3"}, 3, id="gtids"),
@@ -600,6 +643,37 @@ def test_few_variables_are_read_and_all_by_name(environ: dict[str, str], reads: 
     detect_launch(watched)
 
     assert reads >= len(watched.read)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in LAUNCHERS if isinstance(row, EnvLauncher)])
+def test_a_row_made_of_another_reads_like_it(row: EnvLauncher) -> None:
+    """
+    Who derives a row from one of the table gets the same answers, with as many readings.
+    """
+    derived = replace(row, documentation="https://example.org")
+
+    for process in PROCESSES:
+        environ = process.values[0]
+        by_table, by_derived = ByNameOnly(environ), ByNameOnly(environ)  # type: ignore[arg-type]
+        assert outcome(row, by_table) == outcome(derived, by_derived)
+        assert by_table.read == by_derived.read
+
+
+def outcome(row: EnvLauncher, environ: dict[str, str]) -> Launch | str | None:
+    try:
+        return row.detect(environ)
+    except LocalRankError as error:
+        return str(error)
+
+
+def test_a_row_asks_for_its_mark() -> None:
+    """
+    A variable that holds no number, and that the launcher always sets, has to be there.
+    """
+    row = EnvLauncher(name="mine", local_rank="MINE_LOCAL_RANK", requires=("MINE_JOB",))
+
+    assert row.detect({"MINE_LOCAL_RANK": "1"}) is None
+    assert row.detect({"MINE_LOCAL_RANK": "1", "MINE_JOB": "any text"}) is not None
 
 
 @pytest.fixture

@@ -846,6 +846,22 @@ def test_a_situation_is_recognised(
     assert suggestion == findings[0].suggestion
 
 
+@pytest.mark.parametrize(("code", "preferred", "snapshot", "facts", "suggestion"), SITUATIONS)
+def test_a_situation_has_a_remedy(
+    code: str, preferred: object, snapshot: Snapshot, facts: list[str], suggestion: str | None
+) -> None:
+    """
+    What keeps somebody from a device comes with something to do, in words. An observation comes with nothing, and so
+    does the doubt of a launcher of one's own, where that names nothing.
+    """
+    diagnosis = judge(request_for(preferred), snapshot)
+    nothing = diagnosis.remark == "own" or (snapshot.launch is not None and snapshot.launch.caution == "a word")
+    remedies = [finding.remedy for finding in diagnosis.findings if finding.code == code]
+
+    assert [] == [remedy for remedy in remedies if remedy != "" and " " not in remedy]
+    assert nothing == ("" in remedies)
+
+
 def test_every_code_has_a_situation() -> None:
     """
     The table above leaves out none of the stable codes, and knows no other.
@@ -1227,7 +1243,7 @@ def test_the_host_is_not_named_without_a_reason(snapshot: Snapshot) -> None:
     """
     (finding,) = found("out-of-range", 5, snapshot)
 
-    assert "host" not in finding.reason
+    assert "ordinals count from 0, so the last one here is 1" == finding.reason
 
 
 @pytest.mark.parametrize(
@@ -1268,6 +1284,18 @@ def test_every_code_has_a_twin() -> None:
         pytest.param("cuda", seen(2, launch=launched(1, caution=CAUTION)), "unset LOCAL_RANK", id="what-is-left-over"),
         pytest.param("cuda", seen(0, cuda_build=None), "install a build with CUDA", id="a-build-with-cuda"),
         pytest.param(0, seen(0, "7", physical_count=2), "unset CUDA_VISIBLE_DEVICES", id="nothing-of-it-is-here"),
+        pytest.param(
+            0,
+            seen(2, driver_count=2, refusal=LOST, refused=("cuda:0",)),
+            "or use another device",
+            id="another-than-the-one-that-refused",
+        ),
+        pytest.param(
+            0,
+            seen(1, driver_count=1, refusal=LOST, refused=("cuda:0",)),
+            "or use the CPU",
+            id="the-only-one-refused",
+        ),
         pytest.param(5, seen(2, "4,5"), "use cuda:1", id="the-ordinal-of-a-physical-index"),
         pytest.param(1, divided(1, (1, (ONE,))), f"UUID: CUDA_VISIBLE_DEVICES={ONE}", id="the-only-instance"),
         pytest.param(
@@ -1634,6 +1662,19 @@ def test_what_the_driver_said_is_quoted() -> None:
     snapshot = seen(1, driver_count=1, refusal=LOST, refused=("cuda:0",))
 
     assert f"refuses: {LOST!r} [device-unusable]\n" in judge(request_for(0), snapshot).render()
+
+
+def test_what_the_driver_said_may_be_long() -> None:
+    """
+    CUDA's errors come with advice of their own, which is shown.
+    """
+    said = (
+        "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously "
+        "reported at some other API call, so the stacktrace below might be incorrect."
+    )
+    (finding,) = found("device-unusable", 0, seen(1, driver_count=1, refusal=said, refused=("cuda:0",)))
+
+    assert repr(said) in finding.reason
 
 
 # ---- for any request and any reading
