@@ -133,6 +133,7 @@ def test_a_recorded_process_gets_no_undue_warning(environ: dict[str, str], truth
         pytest.param({**RAY_TRAIN, **slurm(0, 1)}, "ray-train", 1, id="ray-started-by-slurm"),
         pytest.param({**TORCHRUN, **flux(0, 2, 1)}, "torchrun", 1, id="torchrun-in-one-flux-task-a-node"),
         pytest.param({**LIGHTNING, **slurm(0, 1)}, "lightning", 1, id="lightning-children-in-a-one-task-step"),
+        pytest.param({"LOCAL_RANK": "0", "NODE_RANK": "0", "WORLD_SIZE": "1"}, "lightning", 0, id="lightning-alone"),
         pytest.param({**LIGHTNING, "LOCAL_RANK": "0", **slurm(0, 1)}, "lightning", 0, id="lightning-main-process"),
         pytest.param({**slurm(0, 1), "WORLD_SIZE": "1"}, "slurm", 0, id="as-many-processes-as-the-step"),
         pytest.param({**DEEPSPEED, **slurm(0, 1)}, "deepspeed", 1, id="deepspeed-in-a-one-task-step"),

@@ -1677,6 +1677,28 @@ def test_what_the_driver_said_may_be_long() -> None:
     assert repr(said) in finding.reason
 
 
+def test_what_torch_said_may_be_long() -> None:
+    """
+    torch's reason why it could not count is shown as a whole: torch/cuda/__init__.py, 2.4 to 2.14.
+    """
+    said = (
+        "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable "
+        "CUDA_VISIBLE_DEVICES after program start."
+    )
+    (finding,) = found("driver-unusable", 0, seen(0, count_evidence=said))
+
+    assert f"torch could not count the devices: {said!r}" == finding.reason
+
+
+def test_a_build_is_named_by_the_major_version_that_the_driver_serves() -> None:
+    """
+    Within one, a driver serves every build: https://docs.nvidia.com/deploy/cuda-compatibility/
+    """
+    (finding,) = found("driver-unusable", 0, seen(0, driver_cuda=11040))
+
+    assert finding.remedy.endswith("build of torch for CUDA 11")
+
+
 # ---- for any request and any reading
 
 
