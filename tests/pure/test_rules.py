@@ -281,6 +281,14 @@ SITUATIONS = [
         id="stale-local-rank",
     ),
     pytest.param(
+        "stale-local-rank",
+        "cuda",
+        seen(2, launch=launched(1, confirmed=False)),
+        ["LOCAL_RANK"],
+        None,
+        id="stale-local-rank-where-cuda-is-wanted",
+    ),
+    pytest.param(
         "not-visible",
         "GPU-1",
         with_machine(seen(1, "0", found=()), "A", "A"),
@@ -1697,6 +1705,32 @@ def test_a_build_is_named_by_the_major_version_that_the_driver_serves() -> None:
     (finding,) = found("driver-unusable", 0, seen(0, driver_cuda=11040))
 
     assert finding.remedy.endswith("build of torch for CUDA 11")
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedy"),
+    [
+        pytest.param((), "if each has its own, all is well: name cuda:0 to silence this; if they", id="chosen"),
+        pytest.param(("cuda:0",), "if each has its own, all is well; if they", id="refused"),
+    ],
+)
+def test_a_doubt_can_be_silenced_where_there_is_a_device(refused: tuple[str, ...], remedy: str) -> None:
+    """
+    By naming the device; one that refused is not named.
+    """
+    doubtful = seen(1, launch=launched(1), sharing=replace(OWN, doubt=True))
+    snapshot = replace(doubtful, refused=refused, refusal=LOST if refused else "")
+
+    assert found("one-device-per-rank", "cuda", snapshot)[0].remedy.startswith(remedy)
+
+
+def test_a_crowd_that_nobody_counted_is_told_by_the_local_rank() -> None:
+    """
+    Where nothing tells how many workers there are, nor whether they share, the reason is the local rank alone.
+    """
+    (finding,) = found("oversubscribed", "cuda", seen(2, launch=launched(3)))
+
+    assert "local rank 3 and 2 devices on this node" == finding.reason
 
 
 # ---- for any request and any reading
