@@ -280,6 +280,15 @@ SITUATIONS = [
         None,
         id="stale-local-rank",
     ),
+    pytest.param("no-local-rank", None, seen(2, launch_error=NO_RANK), ["WORLD_SIZE='4'"], None, id="no-local-rank-without-a-wish"),
+    pytest.param(
+        "launcher-doubt",
+        None,
+        seen(2, launch=launched(1, caution=CAUTION)),
+        ["LOCAL_RANK='1' looks left over"],
+        None,
+        id="launcher-doubt-without-a-wish",
+    ),
     pytest.param(
         "stale-local-rank",
         "cuda",
@@ -1290,6 +1299,7 @@ def test_every_code_has_a_twin() -> None:
         pytest.param(1, seen(1, "0,7", physical_count=2), "CUDA_VISIBLE_DEVICES=0", id="the-part-that-is-here"),
         pytest.param("cuda", seen(2, launch_error=NO_RANK), "set LOCAL_RANK", id="what-the-launcher-lacks"),
         pytest.param("cuda", seen(2, launch=launched(1, caution=CAUTION)), "unset LOCAL_RANK", id="what-is-left-over"),
+        pytest.param("cuda", seen(0), "run nvidia-smi: if it lists devices", id="who-lists-the-devices"),
         pytest.param("cuda", seen(0, cuda_build=None), "install a build with CUDA", id="a-build-with-cuda"),
         pytest.param(0, seen(0, "7", physical_count=2), "unset CUDA_VISIBLE_DEVICES", id="nothing-of-it-is-here"),
         pytest.param(
@@ -1722,6 +1732,15 @@ def test_a_doubt_can_be_silenced_where_there_is_a_device(refused: tuple[str, ...
     snapshot = replace(doubtful, refused=refused, refusal=LOST if refused else "")
 
     assert found("one-device-per-rank", "cuda", snapshot)[0].remedy.startswith(remedy)
+
+
+def test_the_devices_of_another_kind_are_told() -> None:
+    """
+    Past the last one, the reason tells which there are of that kind.
+    """
+    (finding,) = found("no-such-accelerator", "xpu:9", seen(0, accelerator="xpu", accelerator_count=1))
+
+    assert "xpu:0 is the only visible device, and 9 is asked for" == finding.reason
 
 
 def test_a_crowd_that_nobody_counted_is_told_by_the_local_rank() -> None:
