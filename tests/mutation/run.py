@@ -1,8 +1,8 @@
 """Change one thing at a time in a pure module, and see whether a test of that module notices.
 
-`python tests/mutation/run.py [MODULE ...]`: mutmut makes the changes; what it leaves out is decorated functions and what
-stands outside of functions. The wording of sentences is left out as well: `docs/reference/findings.md` shows it, and
-`tests/docs` compares. `kept.jsonl` lists each change that no test notices, with the reason why it is left alone.
+`python tests/mutation/run.py [MODULE ...]`: mutmut makes the changes; what it leaves out is decorated functions, and
+what stands outside of functions. The wording of sentences is left out as well: `docs/reference/findings.md` shows it,
+and `tests/docs` compares. `kept.jsonl` lists each change that no test notices, with the reason why it is left alone.
 """
 
 from __future__ import annotations

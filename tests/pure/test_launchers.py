@@ -193,6 +193,12 @@ def test_the_inner_launcher_is_believed(environ: dict[str, str], launcher: str, 
         pytest.param({**TORCHRUN, **slurm(3, 8)}, 1, "SLURM_LOCALID='3'", id="srun-once-for-each-gpu"),
         pytest.param({**TORCHRUN, **openmpi(1, 2)}, 1, "COMM_WORLD_LOCAL_RANK='1'", id="same-number-other-size"),
         pytest.param({**TORCHRUN, **flux(1, 8, 6)}, 1, "FLUX_TASK_LOCAL_ID='1'", id="neighbours-told-by-the-rank"),
+        pytest.param(
+            {**TORCHRUN, **openmpi(0, 1, rank=9), "OMPI_COMM_WORLD_SIZE": "x", **slurm(3, 8)},
+            1,
+            "SLURM_LOCALID='3'",
+            id="srun-around-an-unreadable-mpirun",
+        ),
         pytest.param({**RAY_TRAIN, **slurm(0, 2)}, 1, "SLURM_LOCALID='0'", id="two-ray-nodes-on-this-node"),
         pytest.param({"LOCAL_RANK": "7", **openmpi(1, 2)}, 1, "LOCAL_RANK='7'", id="mpirun-x-local-rank"),
         pytest.param({**BY_HAND, **slurm(0, 2)}, 0, "LOCAL_RANK='1'", id="exported-before-srun"),
@@ -367,7 +373,9 @@ def test_several_processes_without_a_local_rank_are_refused(environ: dict[str, s
         detect_launch(environ)
 
     assert all(name in str(caught.value) for name in ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"))
-    assert "LOCAL_RANK" == caught.value.variable
+    assert "looked for: LOCAL_RANK, JSM_NAMESPACE_LOCAL_RANK, " in str(caught.value)
+    assert ("unknown", "LOCAL_RANK") == (caught.value.launcher, caught.value.variable)
+    assert environ.get("LOCAL_RANK") == caught.value.value
 
 
 @pytest.mark.parametrize(
@@ -400,6 +408,7 @@ def test_several_processes_without_a_local_rank_are_refused(environ: dict[str, s
         pytest.param(openmpi(0, 2), "OMPI_COMM_WORLD_LOCAL_RANK", id="openmpi"),
         pytest.param(openmpi(0, 2), "OMPI_COMM_WORLD_LOCAL_SIZE", id="openmpi-size"),
         pytest.param(openmpi(0, 2), "OMPI_COMM_WORLD_RANK", id="openmpi-rank"),
+        pytest.param({"LOCAL_RANK": "0", **openmpi(0, 2)}, "OMPI_COMM_WORLD_RANK", id="openmpi-rank-with-local-rank"),
         pytest.param(slurm(0, 2), "SLURM_LOCALID", id="slurm"),
         pytest.param(slurm(0, 2), "SLURM_STEP_ID", id="slurm-step"),
     ],
@@ -448,6 +457,7 @@ def test_what_should_be_there_is_told(environ: dict[str, str], said: str) -> Non
         pytest.param({"LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "2"}, id="beyond-the-node"),
         pytest.param({"LOCAL_RANK": "5", "WORLD_SIZE": "4", "RANK": "1"}, id="beyond-the-world"),
         pytest.param({**TORCHRUN, "LOCAL_RANK": "4"}, id="torchrun"),
+        pytest.param({**TORCHRUN, "LOCAL_RANK": "4", **openmpi(1, 2)}, id="torchrun-in-mpirun"),
         pytest.param({**TORCHRUN, "RANK": "8"}, id="rank-beyond-the-world"),
         pytest.param({**TORCHRUN, "WORLD_SIZE": "3", "RANK": "1"}, id="node-larger-than-the-world"),
         pytest.param({"LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "2", **openmpi(0, 1)}, id="beside-a-single-process"),
@@ -725,6 +735,18 @@ def test_a_row_for_local_rank_comes_first() -> None:
     assert "mine" == launchers.LAUNCHERS[0].name
 
 
+@pytest.mark.usefixtures("registry")
+def test_any_other_row_goes_behind_those_for_local_rank() -> None:
+    """
+    The last one for LOCAL_RANK is the unknown launcher; a launcher that tells no variable is of the other kind.
+    """
+    register_launcher(Pool())
+    register_launcher(SITE)
+
+    names = [launcher.name for launcher in launchers.LAUNCHERS]
+    assert ["unknown", "site", "pool", "jsrun"] == names[names.index("unknown") :][:4]
+
+
 class Pool:
     """A launcher with logic of its own, that tells no variable."""
 
@@ -764,6 +786,39 @@ def test_a_launcher_without_a_variable_is_named_in_a_conflict(others: dict[str, 
 
     with pytest.raises(LocalRankError, match=r"local rank 2 \(pool, one of 4 here\)"):
         detect_launch({"POOL_SLOT": "3", **others})
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_launcher_without_a_variable_is_not_looked_for_by_one() -> None:
+    """
+    Where no local rank is found, the names that were looked for are those of the others.
+    """
+    register_launcher(Pool())
+
+    with pytest.raises(LocalRankError, match="looked for: LOCAL_RANK, JSM_NAMESPACE_LOCAL_RANK, "):
+        detect_launch({"WORLD_SIZE": "4"})
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_object_for_local_rank_is_settled_like_a_row() -> None:
+    """
+    Where what it says contradicts itself, a launcher that counts several processes is believed.
+    """
+
+    class Script:
+        name = "script"
+        local_rank = "LOCAL_RANK"
+
+        def detect(self, environ: Any, /) -> Launch | None:
+            raise LocalRankError(self.name, "LOCAL_RANK", environ["LOCAL_RANK"], "more than there are: unset it")
+
+    register_launcher(Script())
+
+    launch = detect_launch({"LOCAL_RANK": "5", **openmpi(1, 2)})
+
+    assert launch is not None
+    assert ("openmpi", 1) == (launch.launcher, launch.local_rank)
+    assert "LOCAL_RANK='5' looks left over" in (launch.caution or "")
 
 
 @pytest.mark.usefixtures("registry")

@@ -280,7 +280,14 @@ SITUATIONS = [
         None,
         id="stale-local-rank",
     ),
-    pytest.param("no-local-rank", None, seen(2, launch_error=NO_RANK), ["WORLD_SIZE='4'"], None, id="no-local-rank-without-a-wish"),
+    pytest.param(
+        "no-local-rank",
+        None,
+        seen(2, launch_error=NO_RANK),
+        ["WORLD_SIZE='4'"],
+        None,
+        id="no-local-rank-without-a-wish",
+    ),
     pytest.param(
         "launcher-doubt",
         None,
@@ -289,6 +296,7 @@ SITUATIONS = [
         None,
         id="launcher-doubt-without-a-wish",
     ),
+    pytest.param("mask-hides-all", "GPU-0", seen(0, "-1"), ["'-1' hides every device"], None, id="hidden-uuid"),
     pytest.param(
         "stale-local-rank",
         "cuda",
@@ -1383,6 +1391,7 @@ def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy:
     ("snapshot", "remedy"),
     [
         pytest.param(seen(0), "use the CPU, or make a device visible", id="none"),
+        pytest.param(seen(0, launch=launched(1, 2)), "use the CPU, or make a device visible", id="none-for-a-worker"),
         pytest.param(seen(1), "use cuda:0", id="one"),
         pytest.param(seen(2), "use cuda:0 or cuda:1", id="two"),
         pytest.param(seen(3), "use one of cuda:0 to cuda:2", id="three"),
