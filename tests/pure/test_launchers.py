@@ -140,6 +140,7 @@ def test_a_recorded_process_gets_no_undue_warning(environ: dict[str, str], truth
         pytest.param({**DEEPSPEED, **hydra(1, 2)}, "deepspeed", 1, id="deepspeed-through-mpich"),
         pytest.param({**openmpi(2, 4), **slurm(0, 1)}, "openmpi", 2, id="mpirun-daemon-is-a-slurm-task"),
         pytest.param({**hydra(2, 4), **openmpi(0, 1)}, "hydra", 2, id="mpiexec-inside-a-single-openmpi-process"),
+        pytest.param({**openmpi(1, 2), "WORLD_SIZE": "8"}, "openmpi", 1, id="beside-a-world-size-left-over"),
         pytest.param({**flux(1, 2), **slurm(0, 1)}, "flux", 1, id="flux-inside-slurm"),
         pytest.param(
             {
@@ -797,6 +798,24 @@ def test_a_launcher_without_a_variable_is_not_looked_for_by_one() -> None:
 
     with pytest.raises(LocalRankError, match="looked for: LOCAL_RANK, JSM_NAMESPACE_LOCAL_RANK, "):
         detect_launch({"WORLD_SIZE": "4"})
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_object_may_read_local_rank() -> None:
+    """
+    It is asked before the rows of the table.
+    """
+
+    class Script:
+        name = "script"
+        local_rank = "LOCAL_RANK"
+
+        def detect(self, environ: Any, /) -> Launch | None:
+            return Launch(launcher=self.name, local_rank=int(environ["LOCAL_RANK"]))
+
+    register_launcher(Script())
+
+    assert Launch(launcher="script", local_rank=5) == detect_launch({"LOCAL_RANK": "5"})
 
 
 @pytest.mark.usefixtures("registry")

@@ -896,6 +896,9 @@ def test_every_code_has_a_situation() -> None:
 
 # The twin of each situation: nearly the same, and the code would be wrong.
 TWINS = [
+    pytest.param(
+        "mask-unknown-device", 0, seen(0, "7", physical_count=2, forked=True), id="mask-unknown-device:no-driver"
+    ),
     pytest.param("no-local-rank", 0, seen(2, launch_error=NO_RANK), id="no-local-rank:by-ordinal"),
     pytest.param("no-local-rank", "GPU-0", seen(2, launch_error=NO_RANK, found=()), id="no-local-rank:by-uuid"),
     pytest.param("no-local-rank", "cuda", seen(2, launch=launched(1)), id="no-local-rank:it-is-told"),
@@ -1305,6 +1308,7 @@ def test_every_code_has_a_twin() -> None:
         pytest.param(0, seen(0, "all"), "unset CUDA_VISIBLE_DEVICES", id="all-is-what-unset-means"),
         pytest.param(0, seen(0, "none"), "CUDA_VISIBLE_DEVICES=-1 to hide every device", id="none-is-minus-one"),
         pytest.param(1, seen(1, "0,7", physical_count=2), "CUDA_VISIBLE_DEVICES=0", id="the-part-that-is-here"),
+        pytest.param(2, seen(2, "0,1,7", physical_count=2), "write CUDA_VISIBLE_DEVICES=0,1", id="all-that-is-here"),
         pytest.param("cuda", seen(2, launch_error=NO_RANK), "set LOCAL_RANK", id="what-the-launcher-lacks"),
         pytest.param("cuda", seen(2, launch=launched(1, caution=CAUTION)), "unset LOCAL_RANK", id="what-is-left-over"),
         pytest.param("cuda", seen(0), "run nvidia-smi: if it lists devices", id="who-lists-the-devices"),
