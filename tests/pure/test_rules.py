@@ -1444,7 +1444,7 @@ def test_an_empty_mask_of_cuda_is_no_matter_of_rocm() -> None:
     """
     (finding,) = found("mask-hides-all", 0, seen(0, ""))
 
-    assert "ROCm" not in finding.reason
+    assert "CUDA_VISIBLE_DEVICES='' hides every device" == finding.reason
 
 
 def test_the_most_specific_reason_comes_first() -> None:
@@ -1659,14 +1659,22 @@ def test_an_explicit_ordinal_is_nobody_elses() -> None:
     assert "asked for by" not in judge(request_for(7), snapshot).render()
 
 
-def test_the_entry_at_fault_is_marked() -> None:
+@pytest.mark.parametrize(
+    ("preferred", "snapshot", "fault"),
+    [
+        pytest.param(1, seen(1, "0,gpu1,2"), "gpu1", id="unreadable"),
+        pytest.param(1, seen(1, "0,17,1", physical_count=4), "17", id="of-no-device"),
+        pytest.param(15, seen(2, "4,15"), "15", id="a-physical-index"),
+    ],
+)
+def test_the_entry_at_fault_is_marked(preferred: object, snapshot: Snapshot, fault: str) -> None:
     """
-    The caret stands under the entry that ends the mask.
+    The caret stands under the entry that the first reason about the mask names.
     """
-    lines = judge(request_for(1), seen(1, "0,gpu1,2")).render().splitlines()
+    lines = judge(request_for(preferred), snapshot).render().splitlines()
     mask = next(number for number, line in enumerate(lines) if line.startswith("  mask: "))
 
-    assert "gpu1" == "".join(a for a, b in zip(lines[mask], lines[mask + 1], strict=False) if b == "^")
+    assert fault == "".join(a for a, b in zip(lines[mask], lines[mask + 1], strict=False) if b == "^")
 
 
 def test_the_mask_is_shown_where_it_is_sound() -> None:
