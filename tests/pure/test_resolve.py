@@ -162,6 +162,20 @@ def test_a_device_that_was_named(preferred: object, snapshot: Snapshot, device: 
     assert device == resolve(request_for(preferred), snapshot)[0]
 
 
+@pytest.mark.parametrize(
+    ("preferred", "snapshot"),
+    [
+        pytest.param("cpu", seen(2, launch=rank(1, 2)), id="wanted"),
+        pytest.param("auto", seen(0), id="all-there-is"),
+    ],
+)
+def test_there_is_nothing_to_say_about_the_cpu(preferred: str, snapshot: Snapshot) -> None:
+    """
+    Neither where it was wanted, nor where nothing else is there.
+    """
+    assert ("cpu", None, "") == resolve(request_for(preferred), snapshot)
+
+
 @given(count=st.integers(0, 70), ordinal=st.integers())
 def test_an_ordinal_is_valid_by_the_count_alone(count: int, ordinal: int) -> None:
     """
@@ -218,6 +232,7 @@ def test_whether_the_machine_has_devices(snapshot: Snapshot, there: bool) -> Non
         pytest.param(13000, "12.8", False, id="newer"),
         pytest.param(12080, "13.0", True, id="behind-a-round-number"),
         pytest.param(9020, "10.2", True, id="two-digits"),
+        pytest.param(11040, "12", True, id="a-build-without-a-minor-version"),
         pytest.param(None, "12.8", False, id="not-told"),
         pytest.param(11040, None, False, id="no-cuda-in-torch"),
         pytest.param(11040, "unknown", False, id="a-build-of-ones-own"),
