@@ -736,7 +736,7 @@ SITUATIONS = [
         id="masks-stacked-on-cuda",
     ),
     pytest.param(
-        "order-ambiguous", 2, with_machine(seen(2), "H100", "T4"), ["'H100'", "'T4'"], None, id="order-ambiguous"
+        "order-ambiguous", 2, with_machine(seen(2), "H100", "T4"), ["differ ('H100', 'T4')"], None, id="order-ambiguous"
     ),
     pytest.param(
         "order-ambiguous",
