@@ -182,6 +182,7 @@ def test_text_that_names_no_device_is_refused(text: str) -> None:
         pytest.param("cuda:007", "'cuda:7'", id="leading-zeros"),
         pytest.param("cuda:00", "'cuda:0'", id="zeros"),
         pytest.param("gpu", "'cuda'", id="gpu-alone"),
+        pytest.param("gpu:", "'cuda'", id="gpu-alone-with-a-colon"),
         pytest.param(" cuda ", "'cuda'", id="blanks-around"),
         pytest.param("cuda:", "'cuda'", id="colon-alone"),
         pytest.param("-1", "none means the last", id="minus-one"),
