@@ -93,7 +93,7 @@ def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
     return changed(bare, findings=tuple(findings))
 
 
-def describe_visible(count: int, kind: str = "cuda") -> str:
+def describe_visible(count: int, kind: str) -> str:
     """Say which devices there are, in a clause."""
     if count == 0:
         return f"no {'CUDA' if kind == 'cuda' else kind} device is visible"
@@ -141,12 +141,7 @@ def _meant(diagnosis: Diagnosis) -> str:
         return "the device of this process"
     if diagnosis.ordinal is None:
         return diagnosis.request.spec
-    kind = (
-        "cuda"
-        if diagnosis.snapshot.device_count or diagnosis.request.kind == "cuda"
-        else diagnosis.snapshot.accelerator
-    )
-    return f"{kind or 'cuda'}:{diagnosis.ordinal}"
+    return f"{'cuda' if diagnosis.snapshot.device_count else diagnosis.snapshot.accelerator}:{diagnosis.ordinal}"
 
 
 def _asker(diagnosis: Diagnosis) -> str:

@@ -118,6 +118,22 @@ def test_what_is_no_device_is_a_type_error(preferred: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("preferred", "shown"),
+    [
+        pytest.param(True, "True", id="true"),
+        pytest.param(1.5, "1.5", id="float"),
+        pytest.param([0], "a value of type list", id="list"),
+    ],
+)
+def test_what_is_no_device_is_shown(preferred: object, shown: str) -> None:
+    """
+    A number or a truth value as it is; of anything else the type, since it may be large or secret.
+    """
+    with pytest.raises(TypeError, match=rf"^{shown} is no device: "):
+        request_for(preferred)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         pytest.param("", id="empty"),

@@ -16,6 +16,7 @@ from safedev._rocm import hip_entries, rocr_entries, stacked
         pytest.param("2,0", [2, 0], id="order-is-kept"),
         pytest.param(" 1 , 2", [1, 2], id="blanks-are-trimmed"),
         pytest.param("0x2,010", [2, 8], id="hexadecimal-and-octal"),
+        pytest.param("8,10", [8, 10], id="decimal"),
         pytest.param("0,1,0,2", [0, 1], id="a-repeat-ends-the-list"),
         pytest.param("0,1gpu,2", [0], id="junk-ends-the-list"),
         pytest.param("gpu-ab12,1", ["GPU-AB12", 1], id="uuids-in-any-case-mix-with-numbers"),

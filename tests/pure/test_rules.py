@@ -1530,6 +1530,24 @@ def test_the_most_specific_reason_comes_first() -> None:
             id="refused-another-kind",
         ),
         pytest.param("GPU-1", seen(1, found=()), "GPU-1 is invalid: cuda:0 is the only visible device", id="uuid"),
+        pytest.param(
+            "npu",
+            seen(0, accelerator="xpu", accelerator_count=1),
+            "npu is invalid: no npu device is visible",
+            id="a-third-kind",
+        ),
+        pytest.param(
+            "cuda",
+            seen(0, "x", count_evidence="CUDA unknown error"),
+            "no CUDA device can be used: this process sees none, although the machine has CUDA devices",
+            id="unusable-and-uncounted",
+        ),
+        pytest.param(
+            None,
+            seen(1, accelerator="xpu", accelerator_count=1, refusal=LOST, refused=("cuda:0",)),
+            "cuda:0 cannot be used: the driver refused it",
+            id="refused-beside-another-kind",
+        ),
     ],
 )
 def test_the_first_line_stands_alone(preferred: object, snapshot: Snapshot, first_line: str) -> None:
@@ -1539,13 +1557,14 @@ def test_the_first_line_stands_alone(preferred: object, snapshot: Snapshot, firs
     assert first_line == judge(request_for(preferred), snapshot).render().splitlines()[0]
 
 
-def test_the_asker_is_named() -> None:
+@pytest.mark.parametrize("preferred", [None, "cuda"])
+def test_the_asker_is_named(preferred: str | None) -> None:
     """
     A device that was chosen by a local rank is shown with the variable that the rank came from.
     """
     snapshot = seen(1, launch=launched(3, 4), sharing=SHARED, variables={"LOCAL_RANK": "3"})
 
-    assert "\n  asked for by: LOCAL_RANK='3' (torchrun)\n" in judge(request_for(None), snapshot).render()
+    assert "\n  asked for by: LOCAL_RANK='3' (torchrun)\n" in judge(request_for(preferred), snapshot).render()
 
 
 def test_an_unknown_launcher_is_not_named() -> None:
