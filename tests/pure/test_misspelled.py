@@ -18,6 +18,8 @@ from safedev._misspelled import misspelled
         pytest.param("CUDA_VISBLE_DEVICE", id="two-letters-missing"),
         pytest.param("CUDA_VISIBEL_DEVICES", id="two-letters-swapped"),
         pytest.param("CUDA_VISIBLE_DEVICES__", id="two-letters-too-many"),
+        pytest.param("CUDDA_VISSIBLE_DEVICES", id="two-letters-doubled"),
+        pytest.param("XCUDA_VISIBLE_DEVICE", id="one-too-many-before-it-and-one-missing"),
         pytest.param("CUDA-VISIBLE-DEVICES", id="dashes"),
         pytest.param("CUDAVISIBLEDEVICES", id="no-underscores"),
         pytest.param("cuda_visible_devices", id="small-letters"),
@@ -98,7 +100,7 @@ def test_three_letters_are_another_name() -> None:
     """
     Two letters are the limit.
     """
-    assert () == misspelled(["CUDA_VISIBLE_DEVI", "CUBA_VISABLE_DEVISES"])
+    assert () == misspelled(["CUDA_VISIBLE_DEVI", "CUBA_VISABLE_DEVISES", "XCUDA_VISBLE_DEVICE"])
 
 
 def test_every_slip_is_named_in_the_order_of_the_environment() -> None:
