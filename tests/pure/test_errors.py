@@ -106,6 +106,14 @@ def test_an_error_keeps_its_parts(make: Any, base: object, parts: dict[str, obje
     assert words == str(raised)
 
 
+@pytest.mark.parametrize(("make", "base", "parts", "words"), TABLE)
+def test_an_error_is_shown_with_what_it_was_made_of(make: Any, base: object, parts: object, words: str) -> None:
+    """
+    In its `args`, and so in its `repr()`, as any exception is.
+    """
+    assert make.args == make().args[: len(make.args)]
+
+
 @pytest.mark.parametrize(
     "copied",
     [
