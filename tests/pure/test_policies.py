@@ -177,9 +177,11 @@ def test_an_unknown_name_is_a_value_error(name: str) -> None:
 @pytest.mark.parametrize("fallback", [None, 0, True, b"cpu", ["cpu"]])
 def test_what_is_no_policy_is_a_type_error(fallback: Any) -> None:
     """
-    Neither text nor callable.
+    Neither text nor callable: the error names what is taken, and the type of what was given.
     """
-    with pytest.raises(TypeError, match="'cuda:0', 'cpu' or 'raise', or a callable"):
+    given = type(fallback).__name__
+
+    with pytest.raises(TypeError, match=f"'cuda:0', 'cpu' or 'raise', or a callable; not a value of type {given}$"):
         policies.named(fallback)
 
 
