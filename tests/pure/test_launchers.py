@@ -800,22 +800,37 @@ def test_a_launcher_without_a_variable_is_not_looked_for_by_one() -> None:
         detect_launch({"WORLD_SIZE": "4"})
 
 
+class Script:
+    """A launcher with logic of its own, that reads LOCAL_RANK."""
+
+    name = "script"
+    local_rank = "LOCAL_RANK"
+
+    def detect(self, environ: Any, /) -> Launch | None:
+        return Launch(launcher=self.name, local_rank=int(environ["LOCAL_RANK"]))
+
+
 @pytest.mark.usefixtures("registry")
 def test_an_object_may_read_local_rank() -> None:
     """
     It is asked before the rows of the table.
     """
-
-    class Script:
-        name = "script"
-        local_rank = "LOCAL_RANK"
-
-        def detect(self, environ: Any, /) -> Launch | None:
-            return Launch(launcher=self.name, local_rank=int(environ["LOCAL_RANK"]))
-
     register_launcher(Script())
 
     assert Launch(launcher="script", local_rank=5) == detect_launch({"LOCAL_RANK": "5"})
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_object_that_reads_local_rank_need_not_be_the_inner_launcher() -> None:
+    """
+    As of a row without such a promise: a launcher that counts several processes here and disagrees is believed.
+    """
+    register_launcher(Script())
+
+    launch = detect_launch({"LOCAL_RANK": "5", **openmpi(1, 2)})
+
+    assert launch is not None
+    assert ("openmpi", 1) == (launch.launcher, launch.local_rank)
 
 
 @pytest.mark.usefixtures("registry")
@@ -824,14 +839,11 @@ def test_an_object_for_local_rank_is_settled_like_a_row() -> None:
     Where what it says contradicts itself, a launcher that counts several processes is believed.
     """
 
-    class Script:
-        name = "script"
-        local_rank = "LOCAL_RANK"
-
+    class Strict(Script):
         def detect(self, environ: Any, /) -> Launch | None:
             raise LocalRankError(self.name, "LOCAL_RANK", environ["LOCAL_RANK"], "more than there are: unset it")
 
-    register_launcher(Script())
+    register_launcher(Strict())
 
     launch = detect_launch({"LOCAL_RANK": "5", **openmpi(1, 2)})
 
