@@ -45,7 +45,7 @@ only_mutate = ["src/safedev/{module}.py"]
 also_copy = ["docs", "CHANGELOG.md", "README.md"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-k", "not loaded_late"]
 pytest_add_cli_args_test_selection = {tests}
-timeout_multiplier = 4.0
+timeout_multiplier = 8.0
 track_dependencies = false
 use_git_change_detection = false
 """
@@ -56,7 +56,7 @@ from hypothesis import settings
 settings.register_profile("few", max_examples=10, derandomize=True, database=None, deadline=None)
 settings.load_profile("few")
 """
-SURVIVED = {0, 5, 33}  # of pytest: all passed, none was chosen; of mutmut: no test comes by
+SURVIVED = {0, 5, 33, None}  # of pytest: all passed, none was chosen; of mutmut: no test comes by, not tried
 
 
 def mutate() -> None:
@@ -82,8 +82,8 @@ def key(entry: dict[str, str]) -> tuple[str, ...]:
     return tuple(entry[part] for part in ("module", "function", "was", "now"))
 
 
-def outcome(module: str) -> tuple[int, list[dict[str, str]]]:
-    """How many changes mutmut made in *module*, and those that no test noticed."""
+def outcome(module: str) -> tuple[int, int, list[dict[str, str]]]:
+    """How many changes mutmut made in *module*, how many a test noticed, and the others."""
     tree = TREES / module
     shutil.rmtree(tree, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "_build")
@@ -105,8 +105,8 @@ def outcome(module: str) -> tuple[int, list[dict[str, str]]]:
     return survivors(tree, module)
 
 
-def survivors(tree: Path, module: str) -> tuple[int, list[dict[str, str]]]:
-    """Read what mutmut left in *tree*."""
+def survivors(tree: Path, module: str) -> tuple[int, int, list[dict[str, str]]]:
+    """Read what mutmut left in *tree*; equal changes of equal lines of a function are one."""
     from mutmut.mutation.diff_apply import get_diff_for_mutant
 
     os.chdir(tree)
@@ -120,7 +120,7 @@ def survivors(tree: Path, module: str) -> tuple[int, list[dict[str, str]]]:
             was, now = (" ".join(_bare(line) for line in lines if line[0] == sign) for sign in "-+")
             entry = {"module": module, "function": function, "was": was, "now": now}
             found[key(entry)] = entry
-    return len(codes), list(found.values())
+    return len(codes), sum(code not in SURVIVED for code in codes.values()), list(found.values())
 
 
 def _bare(line: str) -> str:
@@ -135,10 +135,10 @@ def main(modules: list[str]) -> int:
     kept = [json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines()]
     wrong = 0
     for module in modules or TESTS:
-        made, survived = outcome(module)
+        made, noticed, survived = outcome(module)
         listed = {key(entry) for entry in kept if entry["module"] == module}
         alive = {key(entry) for entry in survived}
-        print(f"{module}: {made - len(survived)} of {made} changes noticed, {len(alive & listed)} kept", flush=True)
+        print(f"{module}: {noticed} of {made} changes noticed, {len(alive & listed)} listed", flush=True)
         for entry in survived:
             if key(entry) not in listed:
                 print(f"  no test notices {json.dumps(entry, ensure_ascii=False)}")
