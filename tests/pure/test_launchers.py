@@ -475,6 +475,24 @@ def test_a_local_rank_that_contradicts_its_companions_is_refused(environ: dict[s
     assert ("LOCAL_RANK", environ["LOCAL_RANK"]) == (caught.value.variable, caught.value.value)
 
 
+@pytest.mark.parametrize(
+    ("environ", "launcher"),
+    [
+        pytest.param({**TORCHRUN, "LOCAL_RANK": "4"}, "torchrun", id="contradicts-itself"),
+        pytest.param({"LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "2"}, "unknown", id="contradicts-itself-unsigned"),
+        pytest.param({**openmpi(0, 2), "OMPI_COMM_WORLD_RANK": "x"}, "openmpi", id="unreadable"),
+    ],
+)
+def test_an_error_names_the_launcher_at_fault(environ: dict[str, str], launcher: str) -> None:
+    """
+    As an attribute, for whoever catches it.
+    """
+    with pytest.raises(LocalRankError) as caught:
+        detect_launch(environ)
+
+    assert launcher == caught.value.launcher
+
+
 def test_the_first_of_several_faults_is_named() -> None:
     """
     Of two unreadable variables of one launcher, the error names the first.
@@ -520,6 +538,7 @@ def test_torchrun_in_tasks_with_devices_of_their_own_is_no_cause_for_warning() -
     [
         pytest.param({"LOCAL_RANK": "1"}, False, id="alone"),
         pytest.param({"LOCAL_RANK": "7", **openmpi(0, 1)}, False, id="beside-a-single-process"),
+        pytest.param({"LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "none"}, True, id="with-the-sign-of-torchrun"),
         pytest.param(BY_HAND, True, id="with-its-companions"),
         pytest.param({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, True, id="with-a-count"),
         pytest.param({"LOCAL_RANK": "1", **slurm(1, 2)}, True, id="slurm-says-the-same"),
