@@ -58,7 +58,7 @@ def select_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0")
         FallbackWarning: The policy chose another device; the text is the whole diagnosis.
         LocalRankWarning: The device was chosen by a local rank that is in doubt.
         MaskWarning: The mask was changed after the driver had started, so that ordinals mean other devices than it
-            says. Seen here where it changes their number; ``diagnose`` compares the devices themselves.
+            says; not where it was unset, or names as many devices as before: of those ``diagnose`` tells.
 
     Example:
         >>> select_device("cpu", fallback="raise")
