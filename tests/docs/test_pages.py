@@ -116,3 +116,25 @@ def test_every_test_that_the_versions_name_exists() -> None:
     there = re.findall(r"^def (test_\w+)", (ROOT / "tests/torch/test_torch_versions.py").read_text(), re.MULTILINE)
 
     assert set() == named - set(there)
+
+
+def test_the_house_has_a_room_for_every_module() -> None:
+    """
+    The table that those who contribute read names each module of the package, and no other.
+    """
+    house = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## The house")[2].partition("\n## ")[0]
+    modules = {path.stem for path in (ROOT / "src" / "safedev").glob("*.py")} - {"__init__", "__main__"}
+
+    assert modules | {"testing"} == set(re.findall(r"`(\w+)`", house.partition("|---|---|")[2]))
+
+
+def test_a_constant_is_in_the_module_that_the_steps_name() -> None:
+    """
+    Where those who contribute are told to add to `NAME` of `module.py`, that module defines it.
+    """
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = re.findall(r"`(_?[A-Z]+)` of `([\w/]+\.py)`", page)
+    texts = {path: (ROOT / ("" if "/" in path else "src/safedev") / path).read_text(encoding="utf-8") for _, path in told}
+
+    assert told
+    assert [] == [one for one in told if not re.search(rf"^{one[0]}\b[^=\n]* =", texts[one[1]], re.MULTILINE)]
