@@ -134,7 +134,27 @@ def test_a_constant_is_in_the_module_that_the_steps_name() -> None:
     """
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     told = re.findall(r"`(_?[A-Z]+)` of `([\w/]+\.py)`", page)
-    texts = {path: (ROOT / ("" if "/" in path else "src/safedev") / path).read_text(encoding="utf-8") for _, path in told}
+    files = {path: ROOT / ("" if "/" in path else "src/safedev") / path for _, path in told}
+    defined = [(name, path) for name, path in told if re.search(rf"(?m)^{name}\b[^=\n]* =", files[path].read_text())]
 
     assert told
-    assert [] == [one for one in told if not re.search(rf"^{one[0]}\b[^=\n]* =", texts[one[1]], re.MULTILINE)]
+    assert told == defined
+
+
+def test_every_type_that_a_diagnosis_holds_is_documented() -> None:
+    """
+    The dataclasses that are reached from one, attribute by attribute, are on the page of the API.
+    """
+    fields: dict[str, str] = {}  # the annotations of each dataclass, as text
+    for module in (ROOT / "src" / "safedev").glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+                held = [one.annotation for one in node.body if isinstance(one, ast.AnnAssign)]
+                fields[node.name] = " ".join(map(ast.unparse, held))
+    reached = ["Diagnosis"]
+    for name in reached:
+        reached += [one for one in fields if one not in reached and re.search(rf"\b{one}\b", fields[name])]
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+
+    assert {"Isolation", "PhysicalDevice", "Request", "Snapshot"} <= set(reached)
+    assert [] == [name for name in reached if not re.search(rf"autoclass:: [\w.]+\.{name}\(\)", page)]
