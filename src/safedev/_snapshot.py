@@ -117,7 +117,7 @@ class Snapshot:
     """The world as one call read it.
 
     Attributes:
-        mask: ``CUDA_VISIBLE_DEVICES``.
+        mask: That which torch counts by: ``CUDA_VISIBLE_DEVICES``, or HIP's (``mask.variable`` tells).
         device_count: CUDA devices that can be used: 0 where the driver is known not to serve this process.
         driver_count: The driver's own count, where it has started in this process; None: it has not.
         count_evidence: What ``device_count()`` raised or warned.

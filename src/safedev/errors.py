@@ -1,4 +1,4 @@
-"""Every error and warning that safedev raises.
+"""The errors and warnings of safedev itself; ``safedev.testing`` has one more.
 
 All errors derive from :class:`SafedevError`, keep their parts as attributes
 and survive pickling. All warnings derive from :class:`SafedevWarning`.

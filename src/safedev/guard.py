@@ -39,23 +39,23 @@ def guard_visible_devices(
     """Check the mask, or narrow it, while CUDA has not started.
 
     For the top of a program, before torch is imported; it also works after, as long as the driver has not started.
-    Either all of the change is made, or none.
+    Either all of the change is made, or none. The mask that it knows is ``CUDA_VISIBLE_DEVICES``, which ROCm ignores
+    where ``HIP_VISIBLE_DEVICES`` is set, and not empty.
 
     Args:
-        devices: None: the mask in force is read, and kept. Otherwise the devices that this process is left with: an
-            int, text (``"0,2"``), a sequence of ints, ``GPU-`` or ``MIG-`` UUIDs. Numbers count from 0 **in the view
-            that this process has now**: under a mask ``4,5``, 0 is what the mask calls 4. ``[]`` and empty text hide
-            all devices.
+        devices: None: the mask in force is read, and kept. Otherwise what this process is left with: an int, text
+            (``"0,2"``), a sequence of ints, ``GPU-`` or ``MIG-`` UUIDs; ``[]`` and empty text hide all. Numbers count
+            from 0 **in the view that this process has now**: under a mask ``4,5``, 0 is what the mask calls 4.
         order: Sets ``CUDA_DEVICE_ORDER``: by ``"PCI_BUS_ID"`` ordinals agree with ``nvidia-smi``.
-        environ: An environment to read and write in place of ``os.environ``, such as that of a child process. The
-            driver of this process is then not asked.
+        environ: What to read and write in place of ``os.environ``, as for a child process; no driver is asked then.
 
     Returns:
         The mask that is in force now. ``entries[n]`` is what ordinal *n* stands for.
 
     Raises:
-        MaskError: The inherited mask does not hold such a device, or the machine is known not to have it; a device is
-            named twice; a mask of numbers was written under another order.
+        MaskError: The inherited mask does not hold such a device, or the machine is known not to have it; what is named
+            is no device, or comes twice, or is of mixed kinds (numbers, ``GPU-``, ``MIG-``); a mask of numbers was
+            written under another order; ``os.environ`` was replaced, and the driver would not read the change.
         MaskTooLateError: The driver has started in this process and would not see the change.
         TypeError: *devices* holds what is neither a number nor text.
         ValueError: *order* is no order.

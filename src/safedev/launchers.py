@@ -116,6 +116,9 @@ def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
     Raises:
         LocalRankError: A launcher's variables cannot be read; two launchers disagree, and neither runs inside the
             other; or there are several processes and no local rank is to be had.
+
+    Source:
+        The page of each launcher that names its variables: ``documentation`` of its row in ``LAUNCHERS``.
     """
     environ = os.environ if environ is None else environ
     local, inner, others = _present(environ)

@@ -38,8 +38,9 @@ __all__ = ["Diagnosis", "FallbackPolicy", "Finding", "Target", "cpu", "first_dev
 def first_device(diagnosis: Diagnosis, /) -> Target | None:
     """The first visible CUDA device; the CPU if none is visible, or the driver cannot start (``"cuda:0"``).
 
-    It declines where other processes of the same launch would end up on that device too, and where that device is the
-    one that refused.
+    Returns:
+        That device; None where other processes of the same launch would end up on it too, where it is the one that
+        refused, and where the workers are more than the devices.
     """
     snapshot = diagnosis.snapshot
     if diagnosis.remark == "oversubscribed":
@@ -50,19 +51,28 @@ def first_device(diagnosis: Diagnosis, /) -> Target | None:
 
 
 def cpu(_: Diagnosis, /) -> Target | None:
-    """The CPU (``"cpu"``)."""
+    """The CPU (``"cpu"``).
+
+    Returns:
+        ``"cpu"``, whatever the diagnosis.
+    """
     return "cpu"
 
 
 def refuse(_: Diagnosis, /) -> Target | None:
-    """No other device: the error is raised (``"raise"``)."""
+    """No other device: the error is raised (``"raise"``).
+
+    Returns:
+        None, whatever the diagnosis.
+    """
     return None
 
 
 def share(diagnosis: Diagnosis, /) -> Target | None:
     """Ordinal *local rank modulo count*: several workers share each device, on purpose.
 
-    It declines without a launcher, and where no device is visible.
+    Returns:
+        That device; None without a launcher, and where no device is visible.
     """
     snapshot = diagnosis.snapshot
     kind, count = (
