@@ -742,19 +742,26 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
 
 def test_the_plugin_gives_the_fixture(tmp_path: object) -> None:
     """
-    A person's own test asks for fake_cuda by its name alone, and the next test has no fake.
+    A person's own test asks for fake_cuda by its name alone, and the next test has no fake, and no variable of it.
     """
     test = (
         "import torch\n"
         "def test_one(fake_cuda):\n    fake_cuda(7)\n    fake_cuda(8)\n    assert torch.cuda.device_count() == 8\n"
         "def test_two():\n    assert '_fake' not in repr(torch._C.__dict__.get('_cuda_getDeviceCount'))\n"
+        "import os\n"
+        "def test_three(fake_cuda, monkeypatch):\n"
+        "    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '2,3')\n    fake_cuda(4)\n"
+        "def test_four():\n    assert os.environ.get('CUDA_VISIBLE_DEVICES') is None\n"
     )
     with open(f"{tmp_path}/test_own.py", "w", encoding="utf-8") as file:  # noqa: PTH123 - a folder of pytest's own
         file.write(test)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:safedev", "-p", "safedev.testing._plugin", "test_own.py"]
-    done = subprocess.run(command, cwd=str(tmp_path), capture_output=True, text=True, timeout=100, check=False)
+    environ = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    done = subprocess.run(
+        command, cwd=str(tmp_path), env=environ, capture_output=True, text=True, timeout=100, check=False
+    )
 
-    assert "2 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_an_unknown_name_is_no_attribute() -> None:
@@ -774,3 +781,17 @@ def test_every_name_can_be_imported() -> None:
     import safedev.testing
 
     assert safedev.testing.__all__ == [name for name in safedev.testing.__all__ if getattr(safedev.testing, name)]
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+def test_a_step_of_training_on_the_cpu_goes_through(optimizer: type[torch.optim.Optimizer]) -> None:
+    """
+    Whatever devices are pretended: torch's optimizers ask the accelerator first, whatever their tensors are on.
+    """
+    with fake_cuda(4):
+        model = torch.nn.Linear(2, 1)
+        before = model.weight.detach().clone()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer(model.parameters(), lr=0.1).step()  # type: ignore[call-arg]
+
+        assert not torch.equal(before, model.weight.detach())

@@ -164,6 +164,10 @@ class Bindings:
             self._cuda_synchronize()
             self._back(before)
 
+    def _accelerator_getStream(self, ordinal: int) -> object:
+        self.start()
+        return IdleStream(self._torch.device("cuda", ordinal))
+
     def _accelerator_getMemoryInfo(self, ordinal: int) -> tuple[int, int]:
         self.start()
         return self.machine.memory_of(ordinal)
@@ -179,6 +183,16 @@ class Bindings:
     def _accelerator_resetPeakStats(self, _ordinal: int) -> None: ...
 
     def _accelerator_resetAccumulatedStats(self, _ordinal: int) -> None: ...
+
+
+class IdleStream:
+    """What torch's optimizers ask before each step, whatever their tensors are on: whether a graph is captured."""
+
+    def __init__(self, device: object) -> None:
+        self.device = device
+
+    def is_capturing(self) -> bool:
+        return False
 
 
 def too_old() -> str:

@@ -24,7 +24,7 @@ class InstallFakeCuda(Protocol):
 
 
 @pytest.fixture
-def fake_cuda() -> Iterator[InstallFakeCuda]:
+def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[InstallFakeCuda]:  # noqa: ARG001 - it must be undone after the fake
     """Make torch.cuda answer as on a machine with GPUs, until the end of the test: ``fake_cuda(2)``."""
     with ExitStack() as until_the_end:
 
