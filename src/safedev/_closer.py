@@ -57,7 +57,7 @@ def look_closer(
         exported=None if exported == snapshot.mask.raw else parse_mask(exported, variable=snapshot.mask.variable),
         physical=physical,
         physical_count=number,
-        driver_release=_nvml.vitals()[0] if any(device.mig for device in physical or ()) else "",
+        driver_release=_nvml.vitals()[0] if _is_of_instances(snapshot, physical) else "",
         uuids=_driver.uuids() if snapshot.driver_count and physical else None,
         isolation=_isolation.read() if deep or not snapshot.device_count else None,
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),
@@ -93,6 +93,12 @@ def _machine(
     return (_nvml.count() if number is None and look and not _as_masked(snapshot) else number), None
 
 
+def _is_of_instances(snapshot: Snapshot, physical: tuple[PhysicalDevice, ...] | None) -> bool:
+    """Whether MIG plays a part, whose rules hang on the driver's release."""
+    entries = snapshot.mask.entries
+    return any(device.mig for device in physical or ()) or any(str(entry)[:4] == "MIG-" for entry in entries[:2])
+
+
 def _as_masked(snapshot: Snapshot) -> bool:
     """Whether the count shows nothing that a look at the machine could explain: it is that of the mask, or unmasked."""
     if snapshot.mask.raw is None:
@@ -103,7 +109,8 @@ def _as_masked(snapshot: Snapshot) -> bool:
 def _hangs_on_devices(request: Request, snapshot: Snapshot) -> bool:
     """Whether something is to be said that hangs on which devices there are, and not only on how many."""
     entries = snapshot.mask.entries
-    if not snapshot.device_count or request.kind == "uuid" or any(isinstance(entry, str) for entry in entries):
+    uuids = request.kind == "uuid" or any(isinstance(entry, str) for entry in entries)
+    if not snapshot.device_count or snapshot.refusal or uuids:
         return True
     if snapshot.driver_count is None or snapshot.mask.raw is None:
         return False

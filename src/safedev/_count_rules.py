@@ -23,15 +23,15 @@ def mig(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     devices = [d for d in visible_devices(snapshot) or () if d.mig]
     if not wants_cuda(case) or "mask-unknown-device" in codes(found):
         return
-    if len(instances) > 1 and snapshot.device_count < len(instances):
+    if len(instances) > 1 and 0 < snapshot.device_count < len(instances):
         recent = _many_instances(snapshot)
         fitting = [uuid for uuid in listed_instances(snapshot) or () if uuid.startswith(instances[0])]
         named = f": {CUDA_VISIBLE_DEVICES}={fitting[0]}" if fitting else ""
         yield Finding(
             code="mask-mig",
             reason=f"the mask lists {len(instances)} MIG instances, and this driver shows {snapshot.device_count} of "
-            f"them to one process ({_SINCE if recent else _BEFORE})",
-            remedy=("" if recent else "update the driver, or ") + f"give each process one instance{named}",
+            f"them to one process ({_RULE[recent]})",
+            remedy=("update the driver, or " if recent is False else "") + f"give each process one instance{named}",
             suggestion=first(snapshot),
         )
     elif devices and case.device is None:
@@ -43,6 +43,7 @@ def mig(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
 
 
 _BEFORE, _SINCE = "before driver R570: one at most", "from driver R570 on: one of each GPU instance"
+_RULE = {False: _BEFORE, True: _SINCE, None: f"{_BEFORE}; {_SINCE}"}
 
 
 def divided(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:

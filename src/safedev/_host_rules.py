@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
+    from safedev._mask import Mask
     from safedev._snapshot import Snapshot
 
 
@@ -63,18 +64,26 @@ def build_without_cuda(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Findin
 def nothing_visible(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     able = case.snapshot.cuda_build or case.snapshot.hip_build
     if case.device is None and wants_cuda(case) and not case.snapshot.device_count and not _causes(found):
-        reason, remedy = _absence(case.snapshot) or (
-            "torch finds no CUDA device in this machine or container, and no mask hides one",
-            LOOK_FURTHER,
-        )
+        reason, remedy = _absence(case.snapshot) or _behind(case.snapshot.mask) or (_NONE, LOOK_FURTHER)
         if not able:
             reason = "this build of torch has no CUDA"
             remedy = "if this machine has a GPU, install a build with CUDA: https://pytorch.org/get-started/locally/"
         yield Finding(code="no-cuda-device", reason=reason, remedy=remedy, suggestion="cpu")
 
 
+_NONE = "torch finds no CUDA device in this machine or container, and no mask hides one"
 LOOK_FURTHER = "run nvidia-smi: if it lists devices, run python -m safedev for what hides them; else use the CPU"
 """What to do where nothing shows why there is no device."""
+
+
+def _behind(mask: Mask) -> tuple[str, str] | None:
+    """What there is to say where a mask names devices, and none of them is visible."""
+    if mask.raw is None:
+        return None
+    return (
+        f"torch finds no CUDA device, and {mask.variable}={quoted(mask.raw)} may hide those that are there",
+        f"see which devices there are (nvidia-smi -L), and name them in {mask.variable}, or unset it",
+    )
 
 
 def _absence(snapshot: Snapshot) -> tuple[str, str] | None:
@@ -99,7 +108,7 @@ def _elsewhere(snapshot: Snapshot) -> str:
     seen, host = snapshot.isolation, snapshot.variables.get("NVIDIA_VISIBLE_DEVICES")
     if seen is not None and (clause := _isolation.narrowed(seen, snapshot.physical_count)):
         return f"; {clause}"
-    if host and host[0].isdecimal():
+    if host and host[0].isdecimal() and snapshot.mask.raw is None:
         return f"; NVIDIA_VISIBLE_DEVICES={quoted(host)} counts devices on the host, and inside they count from 0"
     return ""
 

@@ -48,7 +48,7 @@ class Isolation:
 
 
 def read() -> Isolation:
-    """Look at the bus, the nodes and the mounts.
+    """Look at the bus, the nodes and the mounts; what may not be looked at is taken for missing.
 
     Source:
         https://docs.kernel.org/PCI/sysfs-pci.html; vendor 10de is NVIDIA, class 03 a display controller.
@@ -58,7 +58,7 @@ def read() -> Isolation:
     on_bus, drivers = _bus()
     nodes = _nodes()
     own_proc = _is_mounted(DRIVER)
-    told = (DRIVER / "version").exists() or "nvidia" in drivers
+    told = _is_there(DRIVER / "version") or "nvidia" in drivers
     return Isolation(
         on_bus=on_bus,
         other_drivers=tuple(sorted(drivers - {"", "nvidia"})),
@@ -66,7 +66,7 @@ def read() -> Isolation:
         nodes=nodes,
         closed=tuple(n for n in nodes or () if not os.access(NODES / f"nvidia{n}", os.R_OK | os.W_OK)),
         own_proc=own_proc,
-        marks=tuple(str(mark) for mark in MARKS if mark.exists()),
+        marks=tuple(str(mark) for mark in MARKS if _is_there(mark)),
     )
 
 
@@ -139,7 +139,7 @@ def _names(nodes: Iterable[int]) -> str:
 
 
 def _bus() -> tuple[int | None, set[str]]:
-    """How many devices NVIDIA's driver holds or may hold, and the drivers of all; an empty name: none holds it."""
+    """How many devices NVIDIA's driver holds, or may hold, and the drivers of all; an empty name: none holds it."""
     drivers = []
     try:
         for device in BUS.iterdir():
@@ -148,7 +148,8 @@ def _bus() -> tuple[int | None, set[str]]:
                 drivers.append(_holder(device))
     except (OSError, ValueError):
         return None, set()
-    return sum(driver in {"", "nvidia"} for driver in drivers), set(drivers)
+    # Beside one that NVIDIA's driver holds, one that none holds is of no use to anybody on this host.
+    return drivers.count("nvidia") or drivers.count(""), set(drivers)
 
 
 def _holder(device: Path) -> str:
@@ -164,6 +165,13 @@ def _nodes() -> tuple[int, ...] | None:
     except OSError:
         return None
     return tuple(sorted(int(match[1]) for match in found if match))
+
+
+def _is_there(place: Path) -> bool:
+    try:
+        return place.exists()
+    except OSError:  # what may not be looked at; from Python 3.12 on `exists` tells no difference
+        return False
 
 
 def _is_mounted(place: Path) -> bool:

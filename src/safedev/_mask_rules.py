@@ -6,7 +6,7 @@ from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._request import request_for
 from safedev._resolve import resolve
-from safedev._snapshot import overtaken
+from safedev._snapshot import overtaken, visible_devices
 from safedev._text import counted, quoted
 
 TYPE_CHECKING = False
@@ -43,7 +43,13 @@ def use_one_of(snapshot: Snapshot) -> str:
     device, last = first(snapshot), snapshot.device_count - 1
     if snapshot.launch is not None and snapshot.device_count:
         rank = snapshot.launch.local_rank
-        return f"use {device}, the device of local rank {rank}" if device else "give each worker a device of its own"
+        if device is not None:
+            return f"use {device}, the device of local rank {rank}"
+        crowd = max(snapshot.launch.local_world_size or 0, rank + 1) > snapshot.device_count
+        most = counted(snapshot.device_count, "worker")
+        return f"start at most {most} on this node" if crowd else "give each worker a device of its own"
+    if device is None and snapshot.launch_error is not None and snapshot.device_count:
+        return "set LOCAL_RANK, by which each worker is told its device"
     if device is None:
         return "use the CPU, or make a device visible"
     while f"cuda:{last}" in snapshot.refused:
@@ -68,9 +74,9 @@ def rewrite(case: Diagnosis) -> str:
     return f"write {mask.variable}={instead}"
 
 
-def mask_defects(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
-    if not wants_cuda(case):
-        return
+def mask_defects(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    if not wants_cuda(case) or "mask-too-late" in codes(found):
+        return  # whatever is wrong with it, it is not what hides a device here
     mask = case.snapshot.mask
     for defect in mask.defects[-1:]:
         start, end = defect.span
@@ -84,10 +90,11 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if snapshot.driver_count is None or snapshot.refusal or not wants_cuda(case) or not overtaken(snapshot):
         return  # after a refusal the driver has only just started, under the mask as it is
     now = "is unset" if snapshot.mask.raw is None else f"is {quoted(snapshot.mask.raw)}"
+    order = ", or CUDA_DEVICE_ORDER," if snapshot.variables.get("CUDA_DEVICE_ORDER") else ""
     yield Finding(
         code="mask-too-late",
-        reason=f"{snapshot.mask.variable} {now} now, and the driver had started before it was changed: it holds to "
-        f"{counted(snapshot.driver_count, 'device')}",
+        reason=f"{snapshot.mask.variable} {now} now, and the driver had started before it{order} was changed: it holds "
+        f"to {counted(snapshot.driver_count, 'device')}",
         remedy="set the mask before anything starts CUDA: in the shell, or by guard_visible_devices() at the top of "
         f"the program; here, {use_one_of(snapshot)}",
         suggestion=first(snapshot),
@@ -141,8 +148,10 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
 
 def listed_instances(snapshot: Snapshot) -> list[str] | None:
     """UUIDs of the machine's MIG instances; None where not all are known."""
-    divided = [device.instances for device in snapshot.physical or () if device.mig]
-    return None if not divided or None in divided else [uuid for told in divided for uuid in told or ()]
+    if snapshot.physical is None:
+        return None
+    divided = [device.instances for device in snapshot.physical if device.mig]
+    return None if None in divided else [uuid for told in divided for uuid in told or ()]
 
 
 def _what_is_here(entry: int | str, machine: int, fits: int, instances: Sequence[str] | None) -> str:
@@ -173,11 +182,15 @@ def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Findin
         return
     if asked in mask.entries[:count]:
         ordinal = mask.entries.index(asked)
+        # Once the driver has started, only the devices themselves can tell that the mask is still the one it read.
+        sure = case.snapshot.driver_count is None or visible_devices(case.snapshot) is not None
+        unless = "" if sure else ", unless the mask was changed after CUDA had started"
         yield Finding(
             code="physical-index",
-            reason=f"{asked} is what the mask calls the device; in this process that device is ordinal {ordinal}",
+            reason=f"{asked} is what the mask calls the device; "
+            f"in this process that device is ordinal {ordinal}{unless}",
             remedy=f"use cuda:{ordinal}",
-            suggestion=f"cuda:{ordinal}",
+            suggestion=f"cuda:{ordinal}" if sure else None,
             span=mask.span_of(ordinal),
         )
 

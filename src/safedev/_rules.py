@@ -151,7 +151,9 @@ def _not_visible(case: Diagnosis, findings: Sequence[Finding]) -> Iterator[Findi
     snapshot, found = case.snapshot, case.snapshot.found
     if case.request.kind != "uuid" or case.device is not None or codes(findings) & _mask_rules.REFUSALS:
         return
-    if found is None:
+    if "mask-too-late" in codes(findings):
+        reason, remedy = "no device that the driver holds to has it", ""
+    elif found is None:
         reason, remedy = "nobody could tell the UUIDs of the visible devices", "use an ordinal"
     elif len(found) > 1:
         fits = ", ".join(f"cuda:{n}" for n in found[:8])

@@ -209,21 +209,19 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
         return _torch.to_device("cpu"), request, environ, None
     snapshot = _torch.take_snapshot(request, environ)
     device, _, remark = resolve(request, snapshot)
-    if device is not None and not remark:
+    if device is not None and remark in {"", "own"}:
         if snapshot.launch is not None and snapshot.launch.caution:
             warnings.warn(snapshot.launch.caution, LocalRankWarning, stacklevel=3)
-        if snapshot.driver_count not in {None, len(snapshot.mask.entries)} and snapshot.mask.raw is not None:
-            diagnosis = _judge(request, snapshot, environ)
-            if any(finding.code == "mask-too-late" for finding in diagnosis.findings):
-                words = f"{snapshot.mask.variable} was changed after CUDA had started: {device} is not what it says"
-                warnings.warn(f"{words}\n{diagnosis.render()}", MaskWarning, stacklevel=3)
+        if snapshot.driver_count is not None and (words := _of_late_mask(request, snapshot, environ)):
+            warnings.warn(words, MaskWarning, stacklevel=3)
+        elif remark == "own" and snapshot.sharing is not None:
+            _log(
+                f"{device}: the first device of this process's own, whatever its local rank: {snapshot.sharing.reason}"
+            )
         return _torch.to_device(device), request, environ, snapshot
     if remark == "no-local-rank" and device is None and snapshot.launch_error is not None:
         raise snapshot.launch_error
-    if remark == "own" and snapshot.sharing is not None:
-        _log(f"{device}: the first device of this process's own, whatever its local rank: {snapshot.sharing.reason}")
-        return _torch.to_device(str(device)), request, environ, snapshot
-    diagnosis = _judge(request, snapshot, environ)
+    diagnosis = _judge(request, snapshot, environ, deep=_rests_on_mask(snapshot))
     if diagnosis.device is not None:  # in doubt
         warnings.warn(diagnosis.render(), LocalRankWarning, stacklevel=3)
         return _torch.to_device(diagnosis.device), request, environ, snapshot
@@ -232,6 +230,23 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
         raise InvalidDeviceError(diagnosis, declined)
     warnings.warn(_fallback_words(diagnosis, target), FallbackWarning, stacklevel=3)
     return _torch.to_device(target), request, environ, snapshot
+
+
+def _rests_on_mask(snapshot: Snapshot) -> bool:
+    """Whether the device was chosen by the text of a mask, while the driver that has started may hold to another."""
+    return snapshot.driver_count is not None and snapshot.sharing is not None and snapshot.sharing.by_mask
+
+
+def _of_late_mask(request: Request, snapshot: Snapshot, environ: Variables) -> str:
+    """Say that the mask was changed after CUDA had started; nothing where that is not so, or cannot be told quickly."""
+    deep = _rests_on_mask(snapshot)
+    if snapshot.mask.raw is None or (snapshot.driver_count == len(snapshot.mask.entries) and not deep):
+        return ""
+    diagnosis = _judge(request, snapshot, environ, deep=deep)
+    if all(finding.code != "mask-too-late" for finding in diagnosis.findings):
+        return ""
+    words = f"{snapshot.mask.variable} was changed after CUDA had started: {diagnosis.device} is not what it says"
+    return f"{words}\n{diagnosis.render()}"
 
 
 def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bool = False) -> Diagnosis:

@@ -35,11 +35,13 @@ class Sharing:
             this node see the same devices. ``"unknown"``: nothing shows which.
         reason: How that is known, in one clause for a message.
         doubt: ``"own"`` by a sign that a shared view could show as well.
+        by_mask: The text of the mask showed it, which a driver that has started may not hold to.
     """
 
     kind: Literal["own", "shared", "unknown"]
     reason: str
     doubt: bool = False
+    by_mask: bool = False
 
 
 _sharing = quickly(Sharing)
@@ -145,7 +147,8 @@ def _of_slurm_task(
     if device_count != 1 or (sees_all or (mask_entries is None and allotted is None)):
         return Sharing(kind="shared", reason="Slurm bound no devices to single tasks: all on this node see the same")
     if task.local_rank and mask_entries == (task.local_rank,):
-        return Sharing(kind="own", reason=f"the mask holds the device of this local rank, {task.local_rank}, alone")
+        reason = f"the mask holds the device of this local rank, {task.local_rank}, alone"
+        return Sharing(kind="own", reason=reason, by_mask=True)
     return Sharing(kind="unknown", reason="Slurm does not tell whether the one device is this task's own")
 
 
@@ -172,7 +175,7 @@ def _behind_one_entry(launch: Launch, environ: Mapping[str, str], entry: int | s
     shares = _shares_by_default(launch)
     if launch.local_rank and entry == launch.local_rank:
         reason = f"the mask holds the device of this local rank, {launch.local_rank}, alone"
-        return Sharing(kind="own", reason=reason, doubt=shares)
+        return Sharing(kind="own", reason=reason, doubt=shares, by_mask=True)
     if launch.local_rank and shares:
         return _sharing(
             kind="shared", reason=f"the workers of {launch.launcher} inherit its mask, {quoted(str(entry))}"

@@ -223,6 +223,8 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
     A device that NVML counts and cannot ask about is taken for lost: no driver shows it, whatever the mask.
     """
     count, entries = snapshot.driver_count, snapshot.mask.entries
+    if count and not entries and snapshot.mask.raw is not None:
+        return True  # it leaves nothing, and the driver has devices
     if count is None or snapshot.physical_count is None or any(str(entry).startswith("MIG-") for entry in entries):
         return False
     if any(device.mig for device in snapshot.physical or ()):

@@ -168,11 +168,14 @@ def _count(mask: Mask) -> tuple[int, str, int | None]:
     """
     build = torch.version.cuda
     serves = _nvml.cuda_version() if build else None
-    if serves is None or (mask.raw or "").startswith(("GPU-", "MIG-")):
+    count, evidence = 0, ""
+    # Where NVML has started, and answers, torch counts by it, and warns only where it looks for UUIDs.
+    plain = serves is not None and not (mask.raw or "").startswith(("GPU-", "MIG-"))
+    if plain:
+        count, evidence = _count_or_error()
+    if not count and not (plain and mask.hides_all):  # an NVML that fails after all is counted as one that never came
         count, evidence = _count_and_warnings()
         serves = _nvml.cuda_version() if build and count else None
-    else:  # NVML has started, and answers: torch counts by it, and warns only where it looks for UUIDs
-        count, evidence = _count_or_error()
     if not count:
         return 0, evidence[: 8 * LIMIT], None
     if too_old(serves, build):  # before devices are refused, the library that torch will use has the last word

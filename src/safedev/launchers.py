@@ -31,9 +31,6 @@ _COUNTS = (
     ("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
     ("SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
 )
-# Not looked at around an inner launcher: of the first two, another one that is looked at tells the same; the workers of
-# Horovod are the training processes themselves.
-_NOT_AROUND = frozenset({"cray-pmi", "jsrun", "horovod"})
 _REGISTERING = Lock()
 
 
@@ -149,8 +146,6 @@ def _present(environ: Mapping[str, str]) -> tuple[Launch | LocalRankError | None
             if is_there and local is None:
                 local = _ask(environ, launcher)
                 inner = local is not None and getattr(launcher, "innermost", False)
-        elif inner and launcher.name in _NOT_AROUND:
-            continue
         elif variable is None or get(variable):
             others.append(launcher)
     return local, inner, others
@@ -198,7 +193,7 @@ def _refuse_several(environ: Mapping[str, str]) -> None:
     counts = (name for rank, names in _COUNTS if environ.get(rank) not in UNSET for name in names)
     for name in counts:
         text = environ.get(name)
-        if not text or (number(text) or 0) <= 1 or not _is_task(environ, name):
+        if not text or _counted(text) <= 1 or not _is_task(environ, name):
             continue
         looked_for = dict.fromkeys(filter(None, (getattr(known, "local_rank", None) for known in LAUNCHERS)))
         problem = (
@@ -209,6 +204,14 @@ def _refuse_several(environ: Mapping[str, str]) -> None:
             f"left over"
         )
         raise LocalRankError(UNKNOWN, LOCAL_RANK, environ.get(LOCAL_RANK), problem)
+
+
+def _counted(text: str) -> int:
+    """The number that a script reads from *text* by ``int()``, blanks and all; 0 where that fails."""
+    try:
+        return int(text)
+    except ValueError:  # of more digits than Python reads, too
+        return 0
 
 
 def _is_task(environ: Mapping[str, str], count: str) -> bool:

@@ -659,7 +659,7 @@ class ByNameOnly(dict[str, str]):
     ("environ", "reads"),
     [
         pytest.param({}, 15, id="none"),
-        pytest.param(TORCHRUN, 17, id="torchrun"),
+        pytest.param(TORCHRUN, 18, id="torchrun"),
         pytest.param(openmpi(1, 2), 15, id="openmpi"),
         pytest.param(slurm(1, 2), 17, id="slurm"),
     ],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safedev._diagnosis import Diagnosis, Finding, judge
 from safedev._isolation import Isolation
 from safedev._mask import parse_mask
+from safedev._quick import changed
 from safedev._request import Request, request_for
 from safedev._resolve import resolve
 from safedev._sharing import Sharing
@@ -1341,8 +1342,14 @@ def test_every_code_has_a_twin() -> None:
         pytest.param(
             1,
             divided(1, (1, (ONE, TWO)), mask="MIG-2,MIG-1", driver_count=1),
-            f"update the driver, or give each process one instance: CUDA_VISIBLE_DEVICES={TWO}",
+            f"give each process one instance: CUDA_VISIBLE_DEVICES={TWO}",
             id="one-of-those-in-the-mask",
+        ),
+        pytest.param(
+            1,
+            changed(divided(1, (1, (ONE, TWO)), mask="MIG-2,MIG-1", driver_count=1), driver_release="535.104.05"),
+            f"update the driver, or give each process one instance: CUDA_VISIBLE_DEVICES={TWO}",
+            id="one-of-those-in-the-mask-of-an-old-driver",
         ),
         pytest.param(
             1,
@@ -1409,7 +1416,7 @@ def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy:
         ),
         pytest.param(
             seen(2, launch=launched(2, 4), sharing=SHARED),
-            "give each worker a device of its own",
+            "start at most 2 workers on this node",
             id="too-few-for-the-workers",
         ),
         pytest.param(
