@@ -337,3 +337,18 @@ def test_where_nothing_shows_why_nothing_is_said(seen: Isolation) -> None:
     That a container is one does not explain it.
     """
     assert absence(seen) is None
+
+
+def test_what_may_not_be_looked_at_is_taken_for_missing(monkeypatch: pytest.MonkeyPatch, host: Path) -> None:
+    """
+    Up to Python 3.11 asking whether a file is there fails, where its folder may not be searched.
+    """
+    bus(host, H100)
+
+    def exists(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", exists)
+    seen = _isolation.read()
+
+    assert (1, False, ()) == (seen.on_bus, seen.loaded, seen.marks)

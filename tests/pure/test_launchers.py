@@ -318,6 +318,7 @@ def test_a_conflict_shows_both_sides(environ: dict[str, str], both: str, variabl
         pytest.param({"LOCAL_RANK": "-1", "WORLD_SIZE": "-1"}, id="minus-one-is-unset"),
         pytest.param({"WORLD_SIZE": "1", "RANK": "0"}, id="a-world-of-one"),
         pytest.param({"WORLD_SIZE": "many"}, id="unreadable-left-over-count"),
+        pytest.param({"WORLD_SIZE": "9" * 5000}, id="more-digits-than-python-reads"),
         pytest.param({"OMPI_COMM_WORLD_LOCAL_RANK": "5"}, id="one-lone-variable"),
         pytest.param({"OMPI_COMM_WORLD_LOCAL_RANK": "x"}, id="one-lone-unreadable-variable"),
         pytest.param({"OMPI_COMM_WORLD_SIZE": "8"}, id="a-lone-count"),
@@ -521,6 +522,39 @@ def test_what_is_around_torchrun_may_be_unreadable() -> None:
 
     assert launch is not None
     assert ("torchrun", None) == (launch.launcher, launch.caution)
+
+
+@pytest.mark.parametrize(
+    ("outer", "source"),
+    [
+        pytest.param(
+            {"HOROVOD_LOCAL_RANK": "2", "HOROVOD_LOCAL_SIZE": "4", "HOROVOD_RANK": "2", "HOROVOD_SIZE": "4"},
+            "HOROVOD_LOCAL_RANK='2'",
+            id="horovod",
+        ),
+        pytest.param(
+            {"PMI_LOCAL_RANK": "2", "PMI_LOCAL_SIZE": "4", "PMI_RANK": "2", "PMI_SIZE": "4"},
+            "PMI_LOCAL_RANK='2'",
+            id="cray-pmi",
+        ),
+        pytest.param(
+            {"JSM_NAMESPACE_LOCAL_RANK": "2", "JSM_NAMESPACE_RANK": "2", "JSM_NAMESPACE_SIZE": "4"},
+            "JSM_NAMESPACE_LOCAL_RANK='2'",
+            id="jsrun",
+        ),
+        pytest.param(openmpi(2, 4), "OMPI_COMM_WORLD_LOCAL_RANK='2'", id="openmpi"),
+    ],
+)
+def test_one_torchrun_in_each_of_several_processes_is_told(outer: dict[str, str], source: str) -> None:
+    """
+    Each gives its only worker local rank 0, so that all would take the first device: whatever started them.
+    """
+    alone = {**TORCHRUN, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "RANK": "0", "WORLD_SIZE": "1", "GROUP_RANK": "0"}
+    launch = detect_launch({**alone, **outer})
+
+    assert launch is not None
+    assert launch.caution is not None
+    assert source in launch.caution
 
 
 def test_torchrun_in_tasks_with_devices_of_their_own_is_no_cause_for_warning() -> None:
@@ -970,3 +1004,12 @@ def test_the_same_launcher_may_be_registered_again(monkeypatch: pytest.MonkeyPat
     assert known == launchers.LAUNCHERS
     with pytest.raises(ValueError, match="kubefarm"):
         launchers.register_launcher(launchers.EnvLauncher(**row, rank="KUBEFARM_RANK"))
+
+
+@pytest.mark.parametrize("text", ["4", "4 ", " 4", "+4", "\u0664"])
+def test_a_count_is_read_as_a_script_reads_it(text: str) -> None:
+    """
+    By ``int()``: a shell of Windows leaves a blank behind it, and torch takes that for 4.
+    """
+    with pytest.raises(LocalRankError, match="counts several processes"):
+        detect_launch({"RANK": "2", "WORLD_SIZE": text})

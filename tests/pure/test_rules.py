@@ -2041,3 +2041,87 @@ def test_a_diagnosis_without_a_device_is_not_valid() -> None:
     `is_valid` tells whether the request can be had as it is.
     """
     assert [True, False] == [diagnosis_of(1, seen(count)).is_valid for count in (2, 1)]
+
+
+def codes_of(preferred: object, snapshot: Snapshot) -> list[str]:
+    return [finding.code for finding in judge(request_for(preferred), snapshot).findings]
+
+
+@pytest.mark.parametrize("mask", ["", "-1", "1,1", "all"])
+def test_a_mask_that_leaves_nothing_is_too_late_where_the_driver_has_devices(mask: str) -> None:
+    """
+    That needs no NVML; and what is wrong with that mask hides no device here.
+    """
+    assert ["mask-too-late"] == codes_of(5, seen(2, mask, driver_count=2))
+
+
+def test_a_device_that_a_late_mask_names_need_not_be_the_one() -> None:
+    """
+    Where the devices cannot be compared, that is said, and no device is suggested.
+    """
+    (finding,) = found("physical-index", 3, seen(2, "2,3", driver_count=2))
+
+    assert "unless the mask was changed after CUDA had started" in finding.reason
+    assert finding.suggestion is None
+
+
+def test_a_device_that_a_late_mask_names_by_uuid_is_not_hidden_by_it() -> None:
+    """
+    It is in the mask, so that adding it would do nothing: it came too late.
+    """
+    twins = machine("A", "A")
+    snapshot = seen(1, "GPU-1abc", driver_count=1, found=(), physical=twins, physical_count=2, uuids=(twins[0].uuid,))
+    case = judge(request_for("GPU-1abc"), snapshot)
+
+    assert ["mask-too-late", "not-visible"] == [finding.code for finding in case.findings]
+    assert "add it to" not in case.render()
+
+
+@pytest.mark.parametrize("mask", ["9", "MIG-dead", "GPU-dead"])
+def test_a_mask_that_names_devices_may_be_what_hides_them(mask: str) -> None:
+    """
+    Where nobody knows the machine's devices, it is not said that no mask hides one.
+    """
+    (finding,) = found("no-cuda-device", "cuda", seen(0, mask))
+
+    assert f"CUDA_VISIBLE_DEVICES='{mask}'" in finding.reason
+    assert "no mask" not in finding.reason
+
+
+def test_instances_of_a_machine_that_has_none_are_unknown() -> None:
+    """
+    No device of it is in MIG mode, so that the entries name nothing, whatever the driver's release.
+    """
+    whole = machine("A", "A")
+
+    assert ["mask-unknown-device"] == codes_of("cuda", seen(0, "MIG-dead,MIG-beef", physical=whole, physical_count=2))
+
+
+def test_the_rule_for_instances_is_told_of_both_drivers_where_the_release_is_unknown() -> None:
+    """
+    Nobody is told to update a driver that may be new.
+    """
+    (finding,) = found("mask-mig", "cuda", seen(1, "MIG-a,MIG-b", driver_count=1))
+
+    assert "before driver R570" in finding.reason
+    assert "from driver R570 on" in finding.reason
+    assert "update" not in finding.remedy
+
+
+def test_a_mask_explains_before_the_containers_variable_does() -> None:
+    """
+    NVIDIA_VISIBLE_DEVICES is no reason where CUDA_VISIBLE_DEVICES is set.
+    """
+    variables = {"NVIDIA_VISIBLE_DEVICES": "0,1,2,3"}
+
+    assert "NVIDIA_VISIBLE_DEVICES" in found("out-of-range", 2, seen(1, variables=variables))[0].reason
+    assert "NVIDIA_VISIBLE_DEVICES" not in found("out-of-range", 2, seen(1, "0", variables=variables))[0].reason
+
+
+def test_without_a_local_rank_the_remedy_is_to_set_one() -> None:
+    """
+    Devices are visible, and which of them is this worker's cannot be told.
+    """
+    (finding,) = found("out-of-range", 5, seen(4, launch_error=NO_RANK))
+
+    assert finding.remedy == "set LOCAL_RANK, by which each worker is told its device"

@@ -307,6 +307,47 @@ def test_the_workers_of_one_launch_are_advised_apart(fake_cuda: InstallFakeCuda,
 
 
 @pytest.mark.parametrize(
+    "launch",
+    [
+        pytest.param({"LOCAL_RANK": "1"}, id="a-lone-local-rank"),
+        pytest.param(
+            {
+                "SLURM_STEP_ID": "0",
+                "SLURM_LOCALID": "1",
+                "SLURM_PROCID": "1",
+                "SLURM_STEP_NUM_TASKS": "2",
+                "SLURM_STEP_TASKS_PER_NODE": "2",
+                "SLURM_NODEID": "0",
+            },
+            id="slurm",
+        ),
+    ],
+)
+def test_a_late_mask_is_no_silent_proof_of_a_device_of_ones_own(
+    fake_cuda: InstallFakeCuda, launch: dict[str, str]
+) -> None:
+    """
+    Every task inherits `0`, CUDA starts, and the script writes its local rank too late: all are on one device.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "0", **launch})
+    torch.cuda.init()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+
+    with pytest.warns(safedev.MaskWarning, match=r"\[mask-too-late\]"):
+        assert cuda(0) == safedev.select_device()
+
+
+def test_a_mask_of_ones_own_that_came_in_time_is_no_matter(fake_cuda: InstallFakeCuda) -> None:
+    """
+    The driver holds to it, so that nothing is to be said, although it has started.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "1", "LOCAL_RANK": "1"})
+    torch.cuda.init()
+
+    assert cuda(0) == safedev.select_device()
+
+
+@pytest.mark.parametrize(
     ("changed", "preferred"),
     [
         pytest.param("2", None, id="fewer-than-the-driver-shows"),

@@ -346,6 +346,35 @@ def test_torchs_own_warnings_are_evidence(monkeypatch: pytest.MonkeyPatch) -> No
     assert (1, "Can't initialize NVML") == (snapshot.device_count, snapshot.count_evidence)
 
 
+def test_an_nvml_that_fails_after_it_has_answered_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    torch then warns, and asks the runtime; a caller who turns warnings into errors gets that count all the same.
+    """
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: warn_as(torch.cuda.__file__, "Can't initialize NVML"))
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: 13000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        snapshot = read(0)
+
+    assert (1, "Can't initialize NVML") == (snapshot.device_count, snapshot.count_evidence)
+
+
+@pytest.mark.parametrize("mask", [None, "0"])
+def test_a_count_of_nothing_is_asked_again_for_its_evidence(monkeypatch: pytest.MonkeyPatch, mask: str | None) -> None:
+    """
+    What torch warned of explains why there is nothing, although NVML had answered before.
+    """
+    monkeypatch.setattr(
+        torch.cuda, "device_count", lambda: warn_as(torch.cuda.__file__, "CUDA initialization: error 999") - 1
+    )
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: 13000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        snapshot = read(0, **({} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}))
+
+    assert (0, "CUDA initialization: error 999") == (snapshot.device_count, snapshot.count_evidence)
+
+
 def test_under_a_mask_of_instances_torchs_warnings_are_evidence_although_nvml_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
