@@ -1,4 +1,4 @@
-"""What explains a decision, read after it was made; and who launched this process."""
+"""What explains a decision, read after it was made."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._misspelled import misspelled
 from safedev._quick import changed
-from safedev._sharing import sharing_of
+from safedev._sharing import read_launch
 from safedev._snapshot import OTHER_MASKS
-from safedev.errors import LocalRankError
-from safedev.launchers import detect_launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from safedev._mask import Mask
     from safedev._request import Request
-    from safedev._sharing import Sharing
     from safedev._snapshot import PhysicalDevice, Snapshot, Variables
-    from safedev.launchers import Launch
 
 # Read to explain; nothing is decided by them.
 SHOWN = (CUDA_VISIBLE_DEVICES, *OTHER_MASKS)
@@ -45,7 +40,7 @@ def look_closer(
         environ.get(variable)
     launch, error, sharing = snapshot.launch, snapshot.launch_error, snapshot.sharing
     if sharing is None:
-        launch, error, sharing = launched_by(
+        launch, error, sharing = read_launch(
             snapshot.mask, snapshot.device_count or snapshot.accelerator_count, environ
         )
     exported = _library.environment(snapshot.mask.variable)
@@ -63,18 +58,6 @@ def look_closer(
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),
         variables=environ.read(),
     )
-
-
-def launched_by(
-    mask: Mask, count: int, environ: Variables
-) -> tuple[Launch | None, LocalRankError | None, Sharing | None]:
-    """Who launched this process, or why that cannot be told; and whether it shares the *count* devices it sees."""
-    launch, error = None, None
-    try:
-        launch = detect_launch(environ)
-    except LocalRankError as problem:
-        error = problem.with_traceback(None)  # its frames hold the whole environment
-    return launch, error, sharing_of(launch, environ, None if mask.raw is None else mask.entries, count)
 
 
 def _machine(

@@ -13,7 +13,7 @@ import safedev
 from safedev import _isolation, _nvml, launchers
 from safedev._child import can_fork, in_children
 from safedev._closer import look_closer
-from safedev._diagnosis import OBSERVATIONS, Finding, judge
+from safedev._diagnosis import OBSERVATIONS, Finding
 from safedev._host_rules import LOOK_FURTHER
 from safedev._launch import UNKNOWN
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
@@ -21,6 +21,8 @@ from safedev._quick import changed
 from safedev._report import SCHEMA, USABLE, verdict
 from safedev._request import request_for
 from safedev._resolve import resolve
+from safedev._rules import judge
+from safedev._sharing import read_launch
 from safedev._snapshot import Snapshot, Variables, visible_devices
 from safedev._text import counted, quoted
 from safedev._trial import TROUBLES, try_devices
@@ -288,13 +290,8 @@ def _unseen(snapshot: Snapshot, driver: str, devices: Sequence[Report]) -> Itera
 
 def _blind(environ: Variables) -> Snapshot:
     """What can be known without asking torch."""
-    launch, error = None, None
-    try:
-        launch = launchers.detect_launch(environ)
-    except LocalRankError as problem:
-        error = problem.with_traceback(None)  # its frames hold the whole environment
-    mask = parse_mask(environ.get(CUDA_VISIBLE_DEVICES))
-    seen = _isolation.read()
+    mask, seen = parse_mask(environ.get(CUDA_VISIBLE_DEVICES)), _isolation.read()
+    launch, error, _ = read_launch(mask, 0, environ)
     return Snapshot(
         mask=mask, device_count=0, launch=launch, launch_error=error, isolation=seen, variables=environ.read()
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safedev._launch import UNKNOWN
-from safedev._quick import changed, quickly
-from safedev._resolve import resolve
 from safedev._text import counted, marked, quoted
 
 TYPE_CHECKING = False
@@ -74,23 +72,6 @@ class Diagnosis:
             if finding.remedy:
                 lines.append(f"  fix: {finding.remedy}")
         return "\n".join(lines)
-
-
-_diagnosis_of = quickly(Diagnosis)
-
-
-def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
-    """Judge *request* by *snapshot*, and nothing else."""
-    from safedev import _rules  # a rule makes findings, so it stands above this module
-
-    device, ordinal, remark = resolve(request, snapshot)
-    if device in snapshot.refused:
-        device = None
-    bare = _diagnosis_of(request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=())
-    findings: list[Finding] = []
-    for rule in _rules.RULES:
-        findings += rule(bare, findings)
-    return changed(bare, findings=tuple(findings))
 
 
 def describe_visible(count: int, kind: str) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from safedev import _count_rules, _host_rules, _mask_rules
-from safedev._diagnosis import Finding, describe_visible
+from safedev._diagnosis import Diagnosis, Finding, describe_visible
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._mask_rules import codes, first, use_one_of, wants_cuda
+from safedev._quick import changed, quickly
+from safedev._resolve import resolve
 from safedev._text import counted, quoted, quoted_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from safedev._diagnosis import Diagnosis
+    from safedev._request import Request
+    from safedev._snapshot import Snapshot
     from safedev.errors import LocalRankError
 
     Rule = Callable[[Diagnosis, Sequence[Finding]], Iterator[Finding]]
@@ -225,3 +228,17 @@ RULES: tuple[Rule, ...] = (
     _mask_rules.order_ambiguous,
 )
 """Most specific first; the last ones speak only where nothing more specific is known, or beside it."""
+
+_diagnosis_of = quickly(Diagnosis)
+
+
+def judge(request: Request, snapshot: Snapshot) -> Diagnosis:
+    """Judge *request* by *snapshot*, and nothing else."""
+    device, ordinal, remark = resolve(request, snapshot)
+    if device in snapshot.refused:
+        device = None
+    bare = _diagnosis_of(request=request, snapshot=snapshot, device=device, ordinal=ordinal, remark=remark, findings=())
+    findings: list[Finding] = []
+    for rule in RULES:
+        findings += rule(bare, findings)
+    return changed(bare, findings=tuple(findings))

@@ -250,9 +250,9 @@ def _of_late_mask(request: Request, snapshot: Snapshot, environ: Variables) -> s
 
 
 def _judge(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bool = False) -> Diagnosis:
-    from safedev import _closer, _diagnosis
+    from safedev import _closer, _rules
 
-    return _diagnosis.judge(request, _closer.look_closer(request, snapshot, environ, os.environ, deep=deep))
+    return _rules.judge(request, _closer.look_closer(request, snapshot, environ, os.environ, deep=deep))
 
 
 def _ask(diagnosis: Diagnosis, fallback: Fallback, environ: Variables) -> tuple[str | None, str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from safedev._launch import Launch
+    from safedev._mask import Mask
 
 # Variables that only a container of one rank's own has: Kubernetes, Vertex AI, SageMaker.
 # Sources: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables,
@@ -45,6 +46,18 @@ class Sharing:
 
 
 _sharing = quickly(Sharing)
+
+
+def read_launch(
+    mask: Mask, count: int, environ: Mapping[str, str]
+) -> tuple[Launch | None, LocalRankError | None, Sharing]:
+    """Who launched this process, or why that cannot be told; and whether it shares the *count* devices it sees."""
+    launch, error = None, None
+    try:
+        launch = launchers.detect_launch(environ)
+    except LocalRankError as problem:
+        error = problem.with_traceback(None)  # its frames hold the whole environment
+    return launch, error, sharing_of(launch, environ, None if mask.raw is None else mask.entries, count)
 
 
 def sharing_of(

@@ -9,11 +9,11 @@ import warnings
 import torch
 
 from safedev import _driver, _nvml
-from safedev._closer import launched_by
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._quick import changed
 from safedev._resolve import too_old
 from safedev._rocm import HIP_VISIBLE_DEVICES
+from safedev._sharing import read_launch
 from safedev._snapshot import expected_devices, snapshot_of
 from safedev._text import LIMIT
 
@@ -45,7 +45,7 @@ def take_snapshot(request: Request, environ: Variables) -> Snapshot:
     accelerator, there = _accelerator() if request.kind == "accelerator" or (auto and not count) else ("", 0)
     launch, error, sharing = None, None, None
     if (count or there) and request.kind not in {"ordinal", "uuid"}:  # those need no local rank
-        launch, error, sharing = launched_by(mask, count or there, environ)
+        launch, error, sharing = read_launch(mask, count or there, environ)
     snapshot = snapshot_of(
         mask=mask,
         device_count=count,

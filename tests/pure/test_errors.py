@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from safedev import errors
-from safedev._diagnosis import judge
 from safedev._mask import parse_mask
 from safedev._request import request_for
+from safedev._rules import judge
 from safedev._snapshot import Snapshot
 
 DIAGNOSIS = judge(request_for(3), Snapshot(mask=parse_mask("4,5"), device_count=2))

@@ -11,9 +11,10 @@ from typing import Any, get_args
 import pytest
 
 from safedev import policies
-from safedev._diagnosis import Diagnosis, judge
+from safedev._diagnosis import Diagnosis
 from safedev._mask import parse_mask
 from safedev._request import request_for
+from safedev._rules import judge
 from safedev._sharing import Sharing
 from safedev._snapshot import Snapshot
 from safedev.errors import LocalRankError

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedev._diagnosis import Diagnosis, Finding, judge
+from safedev._diagnosis import Diagnosis, Finding
 from safedev._isolation import Isolation
 from safedev._mask import parse_mask
 from safedev._quick import changed
 from safedev._request import Request, request_for
 from safedev._resolve import resolve
+from safedev._rules import judge
 from safedev._sharing import Sharing
 from safedev._snapshot import PhysicalDevice, Snapshot
 from safedev.errors import LocalRankError

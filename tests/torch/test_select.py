@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import safedev
-from safedev import _closer, _isolation, _nvml, _torch
+from safedev import _isolation, _nvml, _torch
 from safedev._diagnosis import Diagnosis
 from safedev.testing._plugin import InstallFakeCuda
 
@@ -487,7 +487,6 @@ def test_what_looks_left_over_is_a_warning(
 
     cautious = launchers.Launch(launcher="torchrun", local_rank=1, caution="SLURM_LOCALID looks left over")
     fake_cuda(2)
-    monkeypatch.setattr(_closer, "detect_launch", lambda _: cautious)
     monkeypatch.setattr(launchers, "detect_launch", lambda _: cautious)
 
     with pytest.warns(safedev.LocalRankWarning, match="looks left over") as caught:
