@@ -25,7 +25,7 @@ from safedev._rules import judge
 from safedev._sharing import read_launch
 from safedev._snapshot import Snapshot, Variables, visible_devices
 from safedev._text import counted, quoted
-from safedev._trial import TROUBLES, try_devices
+from safedev._trial import TROUBLES, past_end, try_devices
 from safedev.errors import LocalRankError
 
 TYPE_CHECKING = False
@@ -56,10 +56,10 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         strict: Whether a finding of level ``warning`` makes the status 1.
     """
     environ = Variables(os.environ)
-    case, (torch, cuda, hip), trouble = _read(environ, seconds)
+    case, of_torch, trouble = _read(environ, seconds)
     snapshot, count, known = case.snapshot, case.snapshot.device_count, trouble is None
     trials = try_devices(range(count + 1), seconds) if allocate and count else []
-    driver, serves, vitals = _nvml.vitals() if known or torch is None else ("", None, {})
+    driver, serves, vitals = _nvml.vitals() if known or of_torch[0] is None else ("", None, {})
     devices = list(_devices(snapshot, trials, vitals))
     found = [("fault", trouble)] if trouble is not None else list(_of_trials(devices, trials, case, seconds))
     found += _of_case(case, known=known)
@@ -71,15 +71,7 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         "verdict": "",
         "status": int(any(level in serious for level, _ in found)),
         "device": case.device if known else None,
-        "versions": {
-            "safedev": safedev.__version__,
-            "python": platform.python_version(),
-            "torch": torch,
-            "torch_cuda": cuda,
-            "torch_hip": hip,
-            "driver": driver or None,
-            "driver_cuda": f"{serves // 1000}.{serves % 1000 // 10}" if serves else None,
-        },
+        "versions": _versions(of_torch, driver, serves),
         "mask": asdict(snapshot.mask),
         "device_count": count if known else None,
         "physical_count": physical,
@@ -87,7 +79,7 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         "accelerator": snapshot.accelerator or None,
         "accelerator_count": snapshot.accelerator_count,
         "devices": devices,
-        "past_end": _past_end(trials),
+        "past_end": past_end(trials),
         "too_large": {"device": "cuda:256", "refused": resolve(request_for("cuda:256"), snapshot)[0] is None},
         "launch": _launch(snapshot.launch),
         "launch_error": str(snapshot.launch_error) if snapshot.launch_error is not None else None,
@@ -97,6 +89,19 @@ def collect(*, seconds: float = 20.0, allocate: bool = True, strict: bool = Fals
         "unseen": list(_unseen(snapshot, driver, devices)),
     }
     return {**report, "verdict": verdict(report)}
+
+
+def _versions(of_torch: Versions, driver: str, serves: int | None) -> Report:
+    torch, cuda, hip = of_torch
+    return {
+        "safedev": safedev.__version__,
+        "python": platform.python_version(),
+        "torch": torch,
+        "torch_cuda": cuda,
+        "torch_hip": hip,
+        "driver": driver or None,
+        "driver_cuda": f"{serves // 1000}.{serves % 1000 // 10}" if serves else None,
+    }
 
 
 def level_of(code: str, case: Diagnosis, *, known: bool = True) -> str:
@@ -251,14 +256,6 @@ def _devices(snapshot: Snapshot, trials: Sequence[Report], vitals: Vitals) -> It
             "memory_total": trial.get("memory_total") if total is None else total,
             "capability": trial.get("capability") or capability,
         }
-
-
-def _past_end(trials: Sequence[Report]) -> Report | None:
-    """Whether the driver refused the first ordinal past the end; None where that is not known."""
-    if not trials or trials[-1]["state"] not in {"absent", *USABLE}:
-        return None
-    refused = trials[-1]["state"] == "absent"
-    return {"device": f"cuda:{len(trials) - 1}", "refused": refused, "said": trials[-1]["said"]}
 
 
 def _launch(launch: Launch | None) -> Report | None:

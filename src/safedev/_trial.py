@@ -11,7 +11,7 @@ from safedev._child import in_children
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
 # What the first line of an error says, and the state that it shows. The words are cudaGetErrorString's:
@@ -83,6 +83,14 @@ def try_devices(ordinals: Iterable[int], seconds: float) -> list[dict[str, Any]]
     """
     works = ((partial(main, ordinal), f"from safedev._trial import main; main({ordinal}, 1)") for ordinal in ordinals)
     return [_judged(text, ending, seconds) for text, ending in in_children(works, seconds)]
+
+
+def past_end(trials: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Whether the driver refused the first ordinal past the end; None where that is not known."""
+    if not trials or trials[-1]["state"] not in {"absent", "sound", "slow"}:
+        return None
+    refused = trials[-1]["state"] == "absent"
+    return {"device": f"cuda:{len(trials) - 1}", "refused": refused, "said": trials[-1]["said"]}
 
 
 def main(ordinal: int, writer: int) -> None:
