@@ -106,7 +106,7 @@ def parse_mask(raw: str | None, *, variable: str = CUDA_VISIBLE_DEVICES) -> Mask
 
 def _numbers(raw: str) -> tuple[int, ...] | None:
     """The entries of nearly every mask, a list of different numbers, quickly read; None: it is not so plain."""
-    if not raw.replace(",", "0").isdecimal():
+    if not (raw.isascii() and raw.replace(",", "0").isdecimal()):
         return None
     tokens = raw.split(",")
     if "" in tokens or (len(raw) > 600 and max(map(len, tokens)) > 600):  # no limit on digits can be lower than 640
@@ -122,7 +122,7 @@ def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, 
     for text in raw.split(","):
         start, end = end + 1, end + 1 + len(text)
         token = text.strip()
-        plain = token.isdecimal() and len(token) < 10
+        plain = token.isascii() and token.isdecimal() and len(token) < 10
         entry: int | str | None = text if kind else int(token) if plain else _number(token)
         if entry in seen:
             yield "mask-repeated", start, end, "it stands in the list twice, and a repeated entry hides every device"
@@ -172,6 +172,7 @@ def _ending(
     yield code, start, end, f"{words}; it and all that follow are hidden"
 
 
+_DASH = r"[-\u2010-\u2015\u2212\uff0d]"  # that of the keyboard, and what a text program makes of it
 _WORDS_FOR_NONE = {"none", "void", "nodevfiles", "no", "null", "nil", "false", "off", "disabled"}
 _MISTAKES = (
     (r".*[\"'`]", "quotes are part of the value"),
@@ -182,12 +183,14 @@ _MISTAKES = (
     (r"(?i)nodevfiles$", "that is a scheduler's word for no device"),
     (r"(?i)(gpu|mig)-", "GPU- and MIG- are written in capitals"),
     (r"[+-]+$|[+-]{2}", "a sign without a number"),
+    ("(?!-)" + _DASH + r"\d", "that dash is no minus sign"),
     (r"$", "nothing stands between two commas"),
 )
 _DOUBTS = (
-    (r"\d+\s*(-|\.\.|\.{3})\s*\d+$", "ranges are not understood"),
+    (rf"\d+\s*({_DASH}|\.\.|\.{{3}})\s*\d+$", "ranges are not understood"),
     (r"[+-]?\d+\s+\S", "blanks do not separate entries"),
-    (r"[+-]?\d+[;:|/+&]", "only commas separate entries"),
+    (r"[+-]?\d+[;:|/+&\uff0c\u3001]", "only commas separate entries"),
+    (r"[+-]?[0-9]*(?![0-9])\d", "only torch is known to read digits of another script"),
     (r"0[xX][0-9a-fA-F]+$", "hexadecimal numbers are not understood"),
     (r"[+-]?\d+\.", "an entry is a whole number"),
     (r"[0-9a-fA-F]{8}-", "a UUID begins with GPU- or MIG-"),
@@ -214,11 +217,11 @@ def _intended(raw: str) -> str | None:
     bare = raw.strip().strip("\"'`[](){} \t\r\n")
     if len(raw) > 48 * _MOST_REWRITTEN:
         return None
-    if bare.lower() in _WORDS_FOR_NONE:
+    if bare.lower() in _WORDS_FOR_NONE or re.match(_DASH + r"\d+$", bare):
         return "-1"
     wanted: dict[int | str, None] = {}
-    bare = re.sub(r" ?(-|\.{2,3}) ?(?=\d)", r"\1", " ".join(bare.split()))
-    for piece in re.split(r"[,;|&\s\"'`\[\](){}]+", bare):
+    bare = re.sub(rf" ?({_DASH}|\.{{2,3}}) ?(?=\d)", r"\1", " ".join(bare.split()))
+    for piece in re.split(r"[,;|&\s\"'`\[\](){}\uff0c\u3001]+", bare):
         wanted.update(dict.fromkeys(_meant(piece)))
     kind = str if wanted and isinstance(next(iter(wanted)), str) else int
     kept = [str(entry) for entry in wanted if isinstance(entry, kind)]
@@ -233,7 +236,7 @@ def _meant(piece: str) -> list[int | str]:
         return [f"{found[1].upper()}-{found[2]}"]
     if re.match(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]+$", piece):
         return [f"GPU-{piece.lower()}"]  # as NVML writes them
-    if found := re.match(r"(\d{1,4})(?:-|\.\.\.?)(\d{1,4})$", piece):
+    if found := re.match(rf"(\d{{1,4}})(?:{_DASH}|\.\.\.?)(\d{{1,4}})$", piece):
         return list(range(int(found[1]), int(found[2]) + 1))
     if found := re.match(r"0[xX]([0-9a-fA-F]{1,4})$", piece):
         return [int(found[1], 16)]

@@ -134,6 +134,23 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("3-3", "mask-unreadable", "3-3", "ranges", "3", id="range-of-one"),
         pytest.param("0-99,6", "mask-unreadable", "0-99", "ranges", None, id="range-of-more-than-anybody-has"),
         pytest.param("0-3,6", "mask-unreadable", "0-3", "ranges", "0,1,2,3,6", id="range-among-others"),
+        pytest.param("0\u20133", "mask-unreadable", "0\u20133", "ranges", "0,1,2,3", id="range-with-an-en-dash"),
+        pytest.param("0 \u2014 3", "mask-unreadable", "0 \u2014 3", "ranges", "0,1,2,3", id="range-with-an-em-dash"),
+        pytest.param("1,4\u22125", "mask-unreadable", "4\u22125", "ranges", "1,4,5", id="range-with-a-minus-sign"),
+        pytest.param("0\uff0d3", "mask-unreadable", "0\uff0d3", "ranges", "0,1,2,3", id="range-with-a-wide-dash"),
+        pytest.param("\u22121", "mask-unreadable", "\u22121", "no minus sign", "-1", id="minus-one-by-another-dash"),
+        pytest.param("'-1'", "mask-unreadable", "'-1'", "quotes", "-1", id="minus-one-in-quotes"),
+        pytest.param(
+            "-" + "9" * 5000, "mask-unreadable", "-" + "9" * 5000, "neither a number", None, id="too-long-a-negative"
+        ),
+        pytest.param("\uff12", "mask-unreadable", "\uff12", "only torch is known", "2", id="a-wide-digit"),
+        pytest.param("\uff12,\uff13", "mask-unreadable", "\uff13", "only torch is known", "2,3", id="wide-digits"),
+        pytest.param("1,\u0662", "mask-unreadable", "\u0662", "only torch is known", "1,2", id="an-arabic-digit"),
+        pytest.param(
+            "+1\uff12", "mask-unreadable", "+1\uff12", "only torch is known", "12", id="digits-of-two-scripts"
+        ),
+        pytest.param("\uff12\uff0c3", "mask-unreadable", "\uff12\uff0c3", "only commas", "2,3", id="a-wide-comma"),
+        pytest.param("2\u30013", "mask-unreadable", "2\u30013", "only commas", "2,3", id="an-ideographic-comma"),
         pytest.param("0 1 2", "mask-unreadable", "0 1 2", "blanks do not separate", "0,1,2", id="blanks-for-commas"),
         pytest.param("0;1", "mask-unreadable", "0;1", "only commas separate", "0,1", id="semicolons-for-commas"),
         pytest.param("0:1", "mask-unreadable", "0:1", "only commas separate", "0,1", id="colons-for-commas"),
