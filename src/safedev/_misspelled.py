@@ -25,17 +25,19 @@ _MOST_LETTERS = 2
 _PIECES = (CUDA_VISIBLE_DEVICES[:7], CUDA_VISIBLE_DEVICES[7:14], CUDA_VISIBLE_DEVICES[14:])
 
 
-def misspelled(names: Iterable[str]) -> tuple[str, ...]:
+def misspelled(names: Iterable[object]) -> tuple[str, ...]:
     """Pick the names that were probably meant to be ``CUDA_VISIBLE_DEVICES``.
 
     A name counts if it differs by at most two letters, in case alone, or has the right name inside it
-    (``SET CUDA_VISIBLE_DEVICES``). Names of variables that exist do not count.
+    (``SET CUDA_VISIBLE_DEVICES``). Names of variables that exist do not count, nor do names that are no text, which
+    ``os.environ`` may hold where it was replaced.
     """
     size = len(CUDA_VISIBLE_DEVICES)
     return tuple(
         name
         for name in names
-        if (abs(len(name) - size) <= _MOST_LETTERS or CUDA_VISIBLE_DEVICES in name)
+        if isinstance(name, str)
+        and (abs(len(name) - size) <= _MOST_LETTERS or CUDA_VISIBLE_DEVICES in name)
         and name not in _KNOWN
         and not name.startswith(_KNOWN_PREFIXES)
         and (CUDA_VISIBLE_DEVICES in name or _is_near(name.upper()))

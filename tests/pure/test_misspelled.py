@@ -112,6 +112,14 @@ def test_every_slip_is_named_in_the_order_of_the_environment() -> None:
     assert names == misspelled(names)
 
 
+@pytest.mark.parametrize("other", [3, None, b"CUDA_VISIBLE_DEVICE", ("CUDA_VISIBLE_DEVICE",)])
+def test_a_name_that_is_no_text_is_passed_over(other: object) -> None:
+    """
+    `os.environ` may have been replaced by any mapping; what follows in it is looked at.
+    """
+    assert ("CUDA_VISIBLE_DEVICE",) == misspelled([other, "CUDA_VISIBLE_DEVICE"])
+
+
 @pytest.mark.parametrize(
     "names",
     [
