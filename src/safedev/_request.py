@@ -103,7 +103,7 @@ def _hint(text: str) -> str:
     """Name the form that was probably meant, where that is plain."""
     token = text.strip().lower() if len(text) < LIMIT else ""
     if re.fullmatch(r"(?:cuda|gpu)\s*:?\s*-\s*[0-9]+|-[0-9]+", token):
-        return " (ordinals count from 0, and none means the last device)"
+        return " (ordinals count from 0, and a negative one is not counted from the last device)"
     if found := re.fullmatch(rf"(?:cuda|gpu)\s*:?\s*0*({_NUMBER})", token):
         return f" (did you mean 'cuda:{found[1]}'?)"
     if token in {"cuda:", "gpu", "gpu:", "cuda"}:
