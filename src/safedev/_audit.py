@@ -114,11 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"safedev {safedev.__version__}")
     parser.add_argument("--json", action="store_true", help="print one JSON object, on one line")
-    parser.add_argument("--no-allocate", dest="allocate", action="store_false", help="start no driver, try no device")
+    parser.add_argument(
+        "--no-allocate",
+        dest="allocate",
+        action="store_false",
+        help="try no device; start no driver where torch can count without it",
+    )
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="limit of a trial (20)")
     parser.add_argument("--strict", action="store_true", help="let warnings count for the exit status")
     commands = parser.add_subparsers(dest="command", title="instead of the report")
-    explain = commands.add_parser("explain", help="judge one request, such as cuda:3, and start no driver")
+    explain = commands.add_parser("explain", help="judge one request, such as cuda:3, and try no device")
     explain.add_argument("spec", metavar="SPEC", help="a device, as select_device() takes it")
     explain.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     return parser

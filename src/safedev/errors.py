@@ -125,4 +125,4 @@ class LocalRankWarning(SafedevWarning):
 
 
 class MaskWarning(SafedevWarning):
-    """The mask in force has a defect."""
+    """The mask in force has a defect, was changed after the driver had started, or has a misspelled name."""
