@@ -1,15 +1,18 @@
-"""Whether a mask comes too late: what a driver that has started in this process holds to."""
+"""Whether a mask comes too late: what a driver that has started in this process holds to; and writing one."""
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._snapshot import Snapshot, overtaken
 from safedev._text import counted, quoted
+from safedev.errors import MaskError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
     from safedev._mask import Mask
 
@@ -71,3 +74,32 @@ def too_late(change: Mapping[str, str]) -> str | None:
             '  fix: start it with the "spawn" or "forkserver" method, or fork before CUDA starts'
         )
     return None
+
+
+def _refuse_unseen(mask: Mask, change: Mapping[str, str]) -> None:
+    """Refuse where what was written to ``os.environ`` did not reach the environment that libraries read."""
+    unseen = [name for name, value in change.items() if _library.environment(name) != value]
+    if unseen:
+        raise MaskError(
+            mask,
+            f"{unseen[0]} cannot be set: os.environ has been replaced, and what is written there reaches no library\n"
+            "  fix: change os.environ in place (os.environ.update(...)), never assign to it [mask-not-in-force]",
+        )
+
+
+def write(world: MutableMapping[str, str], change: Mapping[str, str], mask: Mask, *, seen_by_libraries: bool) -> None:
+    """Write all of *change*, or nothing."""
+    before = {name: world.get(name) for name in change}
+    try:
+        for name, value in change.items():
+            world[name] = value
+        if seen_by_libraries:
+            _refuse_unseen(mask, change)
+    except BaseException:
+        for name, old in before.items():
+            with suppress(Exception):  # a mapping that cannot be written at all is as it was
+                if old is None:
+                    world.pop(name, None)
+                else:
+                    world[name] = old
+        raise

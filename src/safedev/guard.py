@@ -7,7 +7,6 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
-from contextlib import suppress
 from itertools import pairwise
 
 from safedev._index import index_of
@@ -19,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
     from typing import Literal, SupportsIndex
+
+    from safedev._mask import MaskDefect
 
     Devices = SupportsIndex | str | Sequence[SupportsIndex | str] | None
 
@@ -45,7 +46,9 @@ def guard_visible_devices(
     Args:
         devices: None: the mask in force is read, and kept. Otherwise what this process is left with: an int, text
             (``"0,2"``), a sequence of ints, ``GPU-`` or ``MIG-`` UUIDs; ``[]`` and empty text hide all. Numbers count
-            from 0 **in the view that this process has now**: under a mask ``4,5``, 0 is what the mask calls 4.
+            from 0 **in the view that this process has now**: under a mask ``4,5``, 0 is what the mask calls 4. That is
+            the view that an earlier call has left: where the script may run again (spawned children and workers import
+            it), name devices by UUID, or call this under ``if __name__ == "__main__":``.
         order: Sets ``CUDA_DEVICE_ORDER``: by ``"PCI_BUS_ID"`` ordinals agree with ``nvidia-smi``.
         environ: What to read and write in place of ``os.environ``, as for a child process; no driver is asked then.
 
@@ -91,12 +94,11 @@ def guard_visible_devices(
     change = _change(mask, world, devices, order)
     if not change:
         return mask
-    if environ is None:
-        from safedev import _late
+    from safedev import _late
 
-        if problem := _late.too_late(change):
-            raise MaskTooLateError(mask, problem)
-    _write(world, change, mask, seen_by_libraries=environ is None)
+    if environ is None and (problem := _late.too_late(change)):
+        raise MaskTooLateError(mask, problem)
+    _late.write(world, change, mask, seen_by_libraries=environ is None)
     return parse_mask(world.get(CUDA_VISIBLE_DEVICES))
 
 
@@ -104,12 +106,15 @@ def _change(mask: Mask, world: Mapping[str, str], devices: Devices, order: str |
     """The variables to write, without those that have that value already."""
     wanted = {}
     if order is not None:
-        in_force = world.get(CUDA_DEVICE_ORDER) or "FASTEST_FIRST"
-        if in_force != order and any(isinstance(entry, int) for entry in mask.entries):
+        before = world.get(CUDA_DEVICE_ORDER)
+        if (before or "FASTEST_FIRST") != order and any(isinstance(entry, int) for entry in mask.entries):
+            state = "unset" if before is None else "empty"
+            written = f"for {quoted(before)}" if before else f"while {CUDA_DEVICE_ORDER} was {state}"
+            meaning = "" if before else ", which means FASTEST_FIRST"
             raise MaskError(
                 mask,
                 f"CUDA_DEVICE_ORDER cannot become {order}: the numbers of the inherited mask count in another order\n"
-                f"  mask: {mask.variable}={quoted(mask.raw or '')}, written for {quoted(in_force)}\n"
+                f"  mask: {mask.variable}={quoted(mask.raw or '')}, written {written}{meaning}\n"
                 "  fix: set CUDA_DEVICE_ORDER where the mask is set, or write the mask with UUIDs",
             )
         wanted[CUDA_DEVICE_ORDER] = order
@@ -217,7 +222,7 @@ def _held_uuid(mask: Mask, uuid: str, held: list[int | str], known: list[str] | 
     if any(isinstance(entry, int) for entry in held):
         raise MaskError(
             mask,
-            f"{quoted(uuid)} cannot be found behind a mask of numbers\n  mask: {mask.variable}={quoted(mask.raw)}\n"
+            f"{quoted(uuid)} cannot be found behind a mask of numbers\n{_shown(mask)}\n"
             "  fix: name the device by its ordinal, or have the mask written with UUIDs",
         )
     raise MaskError(mask, _not_held(mask, uuid, len(held)))
@@ -228,21 +233,38 @@ def _not_held(mask: Mask, one: int | str, count: int) -> str:
     if mask.raw is None:
         there = counted(count, "device") + (f", 0 to {count - 1}" if count else "")
         return f"{shown} names no device: this machine has {there}"
-    there = f"ordinals 0 to {count - 1}" if count > 1 else "ordinal 0 alone"
-    hint = ""
-    if not count:
-        return (
-            f"{shown} is not among the devices this process has: the inherited mask hides every device\n"
-            f"  mask: {mask.variable}={quoted(mask.raw)}\n"
-            f"  fix: unset {mask.variable}, or write it anew, where it is set; here it is narrowed, never widened"
+    there = "hides every device"
+    fixes = [f"unset {mask.variable}, or write it anew, where it is set; here it is narrowed, never widened"]
+    why = ""
+    if count:
+        there = f"holds ordinals 0 to {count - 1}" if count > 1 else "holds ordinal 0 alone"
+        fixes = ["name an ordinal that the mask holds; a mask is narrowed here, never widened"]
+    elif mask.defects and not mask.entries:
+        fixes = []  # the defect has one
+    if count and one in mask.entries:
+        why = f"\n  why: {shown} stands in the mask; in this process that device is ordinal {mask.entries.index(one)}"
+        fixes.append(
+            "if this program has called guard_visible_devices() before (a spawned child, a cell run again), the mask "
+            'is that call\'s own: name devices by UUID, or call it under `if __name__ == "__main__":`'
         )
-    if one in mask.entries:
-        hint = f"\n  why: {shown} stands in the mask; in this process that device is ordinal {mask.entries.index(one)}"
-    return (
-        f"{shown} is not among the devices this process has: the inherited mask holds {there}\n"
-        f"  mask: {mask.variable}={quoted(mask.raw)}{hint}\n"
-        "  fix: name an ordinal that the mask holds; a mask is narrowed here, never widened"
-    )
+    said = f"{shown} is not among the devices this process has: the inherited mask {there}\n{_shown(mask)}{why}"
+    return "\n  fix: ".join([said, *fixes])
+
+
+def _shown(mask: Mask) -> str:
+    """The mask in a message; where it has a defect, with the entry at fault marked, why, and what to write."""
+    if mask.defects:
+        return _told(mask, mask.defects[-1], "where the mask is set, ")  # the last one decides
+    return f"  mask: {mask.variable}={quoted(mask.raw or '')}"
+
+
+def _told(mask: Mask, defect: MaskDefect, where: str = "") -> str:
+    lead = f"  mask: {mask.variable}="
+    shown, carets = marked(mask.raw or "", *defect.span)
+    fix = f"unset {mask.variable}" if defect.instead is None else f"write {mask.variable}={defect.instead}"
+    if defect.instead == "-1":
+        fix += " to hide every device, or unset it to show all"
+    return f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  why: {defect.reason} [{defect.code}]\n  fix: {where}{fix}"
 
 
 def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
@@ -250,12 +272,9 @@ def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
     if overtaken:
         warnings.warn(overtaken, MaskWarning, stacklevel=3)
     for defect in mask.defects[:_MOST_WARNED]:
-        shown, carets = marked(mask.raw or "", *defect.span)
-        lead = f"  {mask.variable}="
-        fix = f"unset {mask.variable}" if defect.instead is None else f"write {mask.variable}={defect.instead}"
         warnings.warn(
-            f"{mask.variable} has an entry that does not do what it says\n"
-            f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  why: {defect.reason} [{defect.code}]\n  fix: {fix}",
+            f"{mask.variable}={quoted(mask.raw or '')} has an entry that does not do what it says\n"
+            f"{_told(mask, defect)}",
             MaskWarning,
             stacklevel=3,
         )
@@ -264,39 +283,9 @@ def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
 
         for name in misspelled(world)[:1]:
             warnings.warn(
-                f"no mask is set, and {quoted(name)} is\n  why: nothing reads that variable [mask-misspelled]\n"
+                f"no mask is set: nothing reads {quoted(name)}, which is set\n"
+                f"  why: that is nearly {CUDA_VISIBLE_DEVICES}, and not the same [mask-misspelled]\n"
                 f"  fix: rename it to {CUDA_VISIBLE_DEVICES}, or unset it",
                 MaskWarning,
                 stacklevel=3,
             )
-
-
-def _refuse_unseen(mask: Mask, change: Mapping[str, str]) -> None:
-    """Refuse where what was written to ``os.environ`` did not reach the environment that libraries read."""
-    from safedev import _library
-
-    unseen = [name for name, value in change.items() if _library.environment(name) != value]
-    if unseen:
-        raise MaskError(
-            mask,
-            f"{unseen[0]} cannot be set: os.environ has been replaced, and what is written there reaches no library\n"
-            "  fix: change os.environ in place (os.environ.update(...)), never assign to it [mask-not-in-force]",
-        )
-
-
-def _write(world: MutableMapping[str, str], change: Mapping[str, str], mask: Mask, *, seen_by_libraries: bool) -> None:
-    """Write all of *change*, or nothing."""
-    before = {name: world.get(name) for name in change}
-    try:
-        for name, value in change.items():
-            world[name] = value
-        if seen_by_libraries:
-            _refuse_unseen(mask, change)
-    except BaseException:
-        for name, old in before.items():
-            with suppress(Exception):  # a mapping that cannot be written at all is as it was
-                if old is None:
-                    world.pop(name, None)
-                else:
-                    world[name] = old
-        raise

@@ -129,16 +129,34 @@ def test_each_defect_is_warned_of() -> None:
 
 def test_the_first_line_of_a_warning_stands_alone() -> None:
     """
-    It names the variable, and that an entry is at fault; which, why and what to do follow.
+    It shows the mask, quoted and cut, and says that an entry is at fault; which, why and what to do follow.
     """
     with pytest.warns(MaskWarning) as caught:
         guard_visible_devices(environ={MASK: "0-3"})
     first, *others = str(caught[0].message).splitlines()
 
-    assert "CUDA_VISIBLE_DEVICES has an entry that does not do what it says" == first
-    assert ["CUDA_VISIBLE_DEVICES", "^^^", "why", "fix"] == [
-        line.strip().split("=")[0].split(":")[0] for line in others
-    ]
+    assert "CUDA_VISIBLE_DEVICES='0-3' has an entry that does not do what it says" == first
+    assert ["mask", "^^^", "why", "fix"] == [line.strip().split(":")[0] for line in others]
+
+
+def test_the_first_line_of_a_warning_is_cut() -> None:
+    """
+    However long the mask is, and whatever stands in it.
+    """
+    with pytest.warns(MaskWarning) as caught:
+        guard_visible_devices(environ={MASK: "\x1b" * 10**6})
+    first = str(caught[0].message).splitlines()[0]
+
+    assert first.isprintable()
+    assert len(first) < 400
+
+
+def test_a_word_for_no_device_may_have_meant_either() -> None:
+    """
+    Whoever wrote `none` wanted no device, or no mask: both are named.
+    """
+    with pytest.warns(MaskWarning, match=f"fix: write {MASK}=-1 to hide every device, or unset it to show all$"):
+        guard_visible_devices(environ={MASK: "none"})
 
 
 def test_the_first_defects_are_enough() -> None:
@@ -156,10 +174,14 @@ def test_a_misspelled_name_is_a_warning() -> None:
     """
     Where no mask is set, a variable that was probably meant to be it is named.
     """
-    with pytest.warns(MaskWarning, match=r"^no mask is set, and 'CUDA_VISIBLE_DEVICE' is\n") as caught:
+    with pytest.warns(
+        MaskWarning, match=r"^no mask is set: nothing reads 'CUDA_VISIBLE_DEVICE', which is set\n"
+    ) as caught:
         guard_visible_devices(environ={"CUDA_VISIBLE_DEVICE": "0"})
 
-    assert "\n  why: nothing reads that variable [mask-misspelled]\n" in str(caught[0].message)
+    assert "\n  why: that is nearly CUDA_VISIBLE_DEVICES, and not the same [mask-misspelled]\n" in str(
+        caught[0].message
+    )
     assert str(caught[0].message).endswith("\n  fix: rename it to CUDA_VISIBLE_DEVICES, or unset it")
 
 
@@ -303,6 +325,144 @@ def test_a_mask_is_never_widened(inherited: str, devices: Any, words: str) -> No
     assert f"{MASK}={inherited!r}" in str(caught.value)
     assert parse_mask(inherited) == caught.value.mask
     assert {MASK: inherited} == environ
+
+
+@pytest.mark.parametrize(
+    ("inherited", "devices", "fault", "code", "fixes"),
+    [
+        pytest.param(
+            "0-3",
+            1,
+            "0-3",
+            "mask-unreadable",
+            [
+                "where the mask is set, write CUDA_VISIBLE_DEVICES=0,1,2,3",
+                "name an ordinal that the mask holds; a mask is narrowed here, never widened",
+            ],
+            id="holds-fewer-than-it-says",
+        ),
+        pytest.param(
+            '"2,3"',
+            0,
+            '"2',
+            "mask-unreadable",
+            ["where the mask is set, write CUDA_VISIBLE_DEVICES=2,3"],
+            id="hides-all",
+        ),
+        pytest.param(
+            "0,0",
+            0,
+            "0",
+            "mask-repeated",
+            ["where the mask is set, write CUDA_VISIBLE_DEVICES=0"],
+            id="hides-all-by-a-repeat",
+        ),
+        pytest.param(
+            "0,GPU-a",
+            "GPU-a",
+            "GPU-a",
+            "mask-mixed",
+            [
+                "where the mask is set, write CUDA_VISIBLE_DEVICES=0",
+                "name the device by its ordinal, or have the mask written with UUIDs",
+            ],
+            id="uuid-behind-a-number",
+        ),
+    ],
+)
+def test_what_a_defect_hides_is_refused_with_the_defect(
+    inherited: str, devices: Any, fault: str, code: str, fixes: list[str]
+) -> None:
+    """
+    The entry at fault is marked, with the reason and what to write instead, as the warning of that mask has it.
+    """
+    with pytest.warns(MaskWarning) as caught:
+        guard_visible_devices(environ={MASK: inherited})
+    _, *warned, _ = str(caught[0].message).splitlines()
+    with pytest.raises(MaskError) as refused:
+        guard_visible_devices(devices, environ={MASK: inherited})
+    _, shown, carets, why, *others = str(refused.value).splitlines()
+
+    assert warned == [shown, carets, why]
+    assert fault == "".join(a for a, b in zip(shown, carets, strict=False) if b == "^")
+    assert why.endswith(f" [{code}]")
+    assert [f"  fix: {fix}" for fix in fixes] == others
+
+
+def test_where_the_machine_has_less_than_a_mask_with_a_defect_both_fixes_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    The defect does not hide the entries before it: that they are not here is not its fault.
+    """
+    machine_of(monkeypatch, 2)
+
+    with pytest.raises(MaskError) as caught:
+        guard_visible_devices(0, environ={MASK: "7,x"})
+
+    assert [
+        "  fix: where the mask is set, write CUDA_VISIBLE_DEVICES=7",
+        "  fix: unset CUDA_VISIBLE_DEVICES, or write it anew, where it is set; here it is narrowed, never widened",
+    ] == [line for line in str(caught.value).splitlines() if line.startswith("  fix: ")]
+
+
+@pytest.mark.parametrize("devices", [pytest.param([1], id="one"), pytest.param("2,3", id="several")])
+def test_a_number_that_an_earlier_call_has_written_is_told_to_be_its_own(devices: Any) -> None:
+    """
+    Numbers count in the view that the first call left: a second one, as of a spawned child, is refused, and told of it.
+    """
+    environ: dict[str, str] = {}
+    guard_visible_devices(devices, environ=environ)
+
+    with pytest.raises(MaskError) as caught:
+        guard_visible_devices(devices, environ=environ)
+
+    assert (
+        str(caught.value)
+        .splitlines()[-1]
+        .startswith(
+            "  fix: if this program has called guard_visible_devices() before (a spawned child, a cell run again), "
+            "the mask is that call's own: "
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("inherited", "devices"),
+    [
+        pytest.param("4,5", 2, id="not-in-the-mask"),
+        pytest.param("", 0, id="all-hidden"),
+        pytest.param("GPU-a", "GPU-b", id="uuid"),
+    ],
+)
+def test_a_number_that_no_earlier_call_can_have_written_is_not_told_so(inherited: str, devices: Any) -> None:
+    """
+    Where what is asked for does not stand in the mask, no call of the same program wrote it.
+    """
+    with pytest.raises(MaskError) as caught:
+        guard_visible_devices(devices, environ={MASK: inherited})
+
+    assert "before" not in str(caught.value)
+
+
+def test_a_second_call_by_uuid_changes_nothing() -> None:
+    """
+    A script that names devices by UUID may run again.
+    """
+    environ: dict[str, str] = {}
+    masks = [guard_visible_devices(["GPU-b", "GPU-a"], environ=environ) for _ in range(2)]
+
+    assert ["GPU-b,GPU-a"] * 2 == [mask.raw for mask in masks]
+
+
+def test_numbers_of_a_second_call_count_in_the_view_of_the_first() -> None:
+    """
+    The same order twice is the order before it.
+    """
+    environ: dict[str, str] = {}
+    masks = [guard_visible_devices([1, 0], environ=environ) for _ in range(2)]
+
+    assert ["1,0", "0,1"] == [mask.raw for mask in masks]
 
 
 @pytest.mark.parametrize(
@@ -618,6 +778,26 @@ def test_the_order_of_inherited_numbers_is_not_changed(inherited: str, before: s
         guard_visible_devices(0, order=order, environ=environ)
 
     assert copy == environ
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        pytest.param(None, "while CUDA_DEVICE_ORDER was unset, which means FASTEST_FIRST", id="unset"),
+        pytest.param("", "while CUDA_DEVICE_ORDER was empty, which means FASTEST_FIRST", id="empty"),
+        pytest.param("FASTEST_FIRST", "for 'FASTEST_FIRST'", id="set"),
+    ],
+)
+def test_the_order_that_a_mask_was_written_under_is_told(before: str | None, words: str) -> None:
+    """
+    As it was: a variable that nobody set is not shown as if it held a value.
+    """
+    environ = {MASK: "4,5"} | ({} if before is None else {ORDER: before})
+
+    with pytest.raises(MaskError) as caught:
+        guard_visible_devices(0, order="PCI_BUS_ID", environ=environ)
+
+    assert f"  mask: CUDA_VISIBLE_DEVICES='4,5', written {words}" == str(caught.value).splitlines()[1]
 
 
 @pytest.mark.parametrize(
