@@ -55,6 +55,35 @@ def test_the_launchers_of_the_table_pass(name: str) -> None:
     check_launcher(row, environ=launched_by(name, local_rank=1, local_world_size=4, rank=5), local_rank=1)
 
 
+# From the documentation of each launcher, not from the table.
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("RANK", "PMI_RANK", "PMI_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "FLUX_TASK_RANK"),
+        *("JSM_NAMESPACE_RANK", "HOROVOD_RANK", "MV2_COMM_WORLD_RANK"),
+        *("NODE_RANK", "GROUP_RANK", "CROSS_RANK", "HOROVOD_CROSS_RANK", "PALS_NODEID", "SLURM_NODEID"),
+    ],
+)
+def test_a_rank_in_the_whole_job_is_refused_as_a_local_rank(variable: str) -> None:
+    """
+    On the first node it is right by chance; on the next it is not, and neither is the number of a node.
+    """
+    launcher = EnvLauncher(name="acme", local_rank=variable, requires=("ACME_JOB",))
+
+    with pytest.raises(AssertionError, match=f"^launcher 'acme': it reads {variable}, a rank in the whole job or"):
+        check_launcher(launcher, environ={variable: "1", "ACME_JOB": "7"}, local_rank=1)
+
+
+@pytest.mark.parametrize("variable", ["ACME_RANK", "OMPI_COMM_WORLD_NODE_RANK", "LOCAL_RANK"])
+def test_a_variable_that_is_no_known_rank_may_be_a_local_rank(variable: str) -> None:
+    """
+    A name of the launcher's own, one that only sounds like a node's number, and the name that all share.
+    """
+    launcher = EnvLauncher(name="acme", local_rank=variable, requires=("ACME_JOB",))
+
+    check_launcher(launcher, environ={variable: "1", "ACME_JOB": "7"}, local_rank=1)
+
+
 def test_a_launcher_with_logic_passes() -> None:
     """
     An object with a name and a detect method is enough.

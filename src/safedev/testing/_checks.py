@@ -20,10 +20,22 @@ _GARBLED = ("x1", "-7", "1.0", "٣", "9" * 5000)
 """What is no number of a launch; ``int()`` takes some of it, and raises for the rest."""
 
 
+def _ranks() -> set[str]:
+    """Variables that hold a rank in the whole job, or the number of a node, and under no launcher a local rank."""
+    from safedev._launcher_table import TABLE
+
+    told: set[str] = set()
+    for row in TABLE:
+        for names in (row.rank, row.node_rank):
+            told.update((names,) if isinstance(names, str) else names or ())
+    return told.difference(row.local_rank for row in TABLE)
+
+
 def check_launcher(launcher: Launcher, *, environ: Mapping[str, str], local_rank: int) -> None:
     """Check that a launcher reads its own environment, believes no other, and raises nothing but ``LocalRankError``.
 
-    Each variable that its launch names as a source is given values that are no numbers, or that do not agree.
+    Each variable that its launch names as a source is given values that are no numbers, or that do not agree. One that
+    is known to hold the rank in the whole job, or the number of a node, is no source of a local rank.
 
     Args:
         launcher: What ``safedev.launchers.register_launcher`` is to be given.
@@ -69,6 +81,8 @@ def _told(launcher: Launcher, launch: Launch, environ: dict[str, str], local_ran
         yield f"its launch is named {launch.launcher!r}: give Launch the launcher's own name"
     if not launch.source:
         yield 'it does not say where the local rank came from: begin Launch(sources=...) with ("local_rank", VARIABLE)'
+    if launch.source in _ranks():
+        yield f"it reads {launch.source}, a rank in the whole job or the number of a node: on the next node it is wrong"
     if absent := [f"{variable} for {field}" for field, variable in launch.sources if variable not in environ]:
         yield f"its sources name what is not in the environment given: {', '.join(absent)}"
     if getattr(launcher, "local_rank", launch.source) != launch.source:
