@@ -35,10 +35,14 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         )
         return
     if snapshot.driver_count is None:
+        # CUDA's runtime asks the driver once; what it then saw under a mask that hid all holds for the whole process.
+        hidden = "if a mask hid every device when CUDA was first asked, start the program anew; else "
         yield Finding(
             code="driver-unusable",
             reason=f"the CUDA driver did not start: {said}",
-            remedy="run nvidia-smi: if it fails, or shows an older CUDA than torch was built for"
+            remedy=hidden
+            * ("No CUDA GPUs are available" in snapshot.refusal)
+            + "run nvidia-smi: if it fails, or shows an older CUDA than torch was built for"
             f" ({snapshot.cuda_build}), update the driver, or install a build of torch for that CUDA",
             suggestion="cpu",
         )

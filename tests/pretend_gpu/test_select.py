@@ -413,3 +413,31 @@ def test_the_error_survives_pickling_with_its_diagnosis(rig: Any) -> None:
     here, there = rig.call(sent, gpus=2).value
 
     assert here == there
+
+
+def after_a_blind_start() -> str:
+    import os
+    from contextlib import suppress
+
+    import torch
+
+    import safedev
+
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    with suppress(RuntimeError):
+        torch.cuda.init()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+    try:
+        return str(safedev.set_device(0, fallback="raise"))
+    except safedev.InvalidDeviceError as error:
+        return str(error)
+
+
+def test_a_mask_that_hid_all_at_the_first_try_is_named(rig: Any) -> None:
+    """
+    torch's runtime does not ask the driver again, which never started: no mask that comes later helps.
+    """
+    told = rig.call(after_a_blind_start, gpus=2).value
+
+    assert "No CUDA GPUs are available" in told
+    assert "start the program anew" in told
