@@ -298,7 +298,8 @@ def test_ctrl_c_leaves_no_child(rig: Any, tmp_path: Path) -> None:
     """
     trace = tmp_path / "trace"
     environ = rig.environ(gpus=2, settings={"PRETEND_GPU_HANG": 0, "PRETEND_GPU_TRACE": trace})
-    with subprocess.Popen(COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    command = ["env", "--default-signal=INT", *COMMAND]  # in the background it would inherit that it is ignored
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         deadline = time.monotonic() + 60
         while not (trace.exists() and "hang" in trace.read_text()) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -95,7 +95,7 @@ def test_importing_safedev_changes_nothing() -> None:
     [
         pytest.param("variables", "import os; os.environ['NEW'] = '1'", id="a-variable"),
         pytest.param("filters", "import warnings; warnings.simplefilter('always')", id="a-filter"),
-        pytest.param("handlers", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)", id="a-handler"),
+        pytest.param("handlers", "import signal; signal.signal(signal.SIGTERM, print)", id="a-handler"),
         pytest.param("hooks", "import sys; sys.excepthook = print", id="a-hook"),
         pytest.param("path", "import sys; sys.path.append('x')", id="the-path"),
     ],

@@ -189,8 +189,10 @@ def test_another_thread_leaves_the_signals_alone() -> None:
 
 
 PROGRAM = """
-import os, sys, time
+import os, signal, sys, time
 from safedev._child import in_children
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background inherits that they are ignored
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def work(writer):
     print(os.getpid(), file=told, flush=True)
     time.sleep(60)
