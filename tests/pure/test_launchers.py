@@ -1013,3 +1013,22 @@ def test_a_count_is_read_as_a_script_reads_it(text: str) -> None:
     """
     with pytest.raises(LocalRankError, match="counts several processes"):
         detect_launch({"RANK": "2", "WORLD_SIZE": text})
+
+
+@pytest.mark.parametrize("rank", [127, 128, 4095, 10**17])
+def test_ranks_of_any_size_are_read(rank: int) -> None:
+    """
+    The largest jobs have more processes than any table of small numbers.
+    """
+    launch = detect_launch({**TORCHRUN, "LOCAL_RANK": "0", "RANK": str(rank), "WORLD_SIZE": str(rank + 1)})
+
+    assert launch is not None
+    assert (rank, rank + 1) == (launch.rank, launch.world_size)
+
+
+def test_a_local_rank_as_large_as_the_world_contradicts_it() -> None:
+    """
+    Where no rank is told, the local rank alone shows it: it counts from 0.
+    """
+    with pytest.raises(LocalRankError, match="contradict each other"):
+        detect_launch({"LOCAL_RANK": "2", "WORLD_SIZE": "2"})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safedev._sharing import sharing_of
+from safedev._mask import parse_mask
+from safedev._sharing import read_launch, sharing_of
 from safedev.errors import LocalRankError
 from safedev.launchers import Launch, detect_launch
 
@@ -284,3 +285,48 @@ def test_an_unreadable_slurm_task_is_no_evidence() -> None:
     environ = {**torchrun(1, 2), **slurm(1, 2, SLURM_STEP_ID="x", **PER_TASK)}
 
     assert ("shared", False) == judge(environ, (0,), 1)
+
+
+def test_a_launch_is_read_with_what_it_shares() -> None:
+    """
+    One reading tells both; nothing is wrong.
+    """
+    launch, error, sharing = read_launch(parse_mask(None), 2, torchrun(1, 2))
+
+    assert detect_launch(torchrun(1, 2)) == launch
+    assert error is None
+    assert sharing_of(launch, torchrun(1, 2), None, 2) == sharing
+
+
+def test_a_launch_that_cannot_be_told_is_no_error_yet() -> None:
+    """
+    Only a request that needs the local rank is hurt by it; and the error holds no frame, which would hold variables.
+    """
+    launch, error, sharing = read_launch(parse_mask(None), 2, {"WORLD_SIZE": "2"})
+
+    assert launch is None
+    assert isinstance(error, LocalRankError)
+    assert error.__traceback__ is None
+    assert "unknown" == sharing.kind
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind"), [pytest.param("1", "own", id="of-this-rank"), pytest.param("0", "unknown", id="of-another")]
+)
+@pytest.mark.parametrize("environ", [slurm(1, 2), {"LOCAL_RANK": "1"}], ids=["slurm", "by-hand"])
+def test_the_entries_of_the_mask_tell_whose_a_device_is(mask: str, kind: str, environ: dict[str, str]) -> None:
+    """
+    And that it was the text of the mask that told, which a driver that has started may not hold to.
+    """
+    _, _, sharing = read_launch(parse_mask(mask), 1, environ)
+
+    assert (kind, kind == "own") == (sharing.kind, sharing.by_mask)
+
+
+def test_without_a_mask_there_is_no_entry_to_tell() -> None:
+    """
+    One device, no mask and no count of Slurm's: all tasks see that device.
+    """
+    _, _, sharing = read_launch(parse_mask(None), 1, slurm(1, 2))
+
+    assert "shared" == sharing.kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -65,6 +65,31 @@ def test_the_environment_of_the_process_is_read_as_it_reads_itself(monkeypatch: 
     variables = Variables(os.environ)
 
     assert [os.environ.get(name) for name in names] == [variables.get(name) for name in names]
+
+
+def test_a_name_that_is_not_set_raises_nothing_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    os.environ's own way raises and catches two exceptions for it, in each of the twenty names of launchers.
+    """
+
+    def raises(_self: object, name: str) -> str:
+        raise AssertionError(f"{name} is read in the slow way")
+
+    monkeypatch.setattr(type(os.environ), "__getitem__", raises)
+
+    assert Variables(os.environ).get("SAFEDEV_TEST_NEVER") is None
+
+
+def test_the_data_of_another_mapping_is_its_own_affair() -> None:
+    """
+    Only of os.environ itself is it known what stands behind it.
+    """
+
+    class Proxied(dict[str, str]):
+        _data: ClassVar = {b"A": b"not this", "A": "nor this"}
+        encodekey = decodevalue = staticmethod(str)
+
+    assert "1" == Variables(Proxied(A="1")).get("A")
 
 
 def test_variables_are_a_mapping() -> None:
