@@ -352,3 +352,13 @@ def test_what_may_not_be_looked_at_is_taken_for_missing(monkeypatch: pytest.Monk
     seen = _isolation.read()
 
     assert (1, False, ()) == (seen.on_bus, seen.loaded, seen.marks)
+
+
+def test_a_device_that_nothing_keeps_away_may_be_lost() -> None:
+    """
+    Every node is there and may be opened, and NVML answers for fewer: that is no container that was given fewer.
+    """
+    told = _isolation.narrowed(_isolation.Isolation(on_bus=8, nodes=tuple(range(8))), 7)
+
+    assert "may be lost" in told
+    assert "container" not in told

@@ -963,3 +963,15 @@ def test_without_a_standard_output_the_status_still_tells(
     monkeypatch.setattr(sys, "stdout", None)
 
     assert 0 == main(["--no-allocate"])
+
+
+@pytest.mark.parametrize("option", [["--strict"], ["--no-allocate"], ["--timeout", "5"]], ids=lambda option: option[0])
+def test_options_of_the_report_are_none_of_one_request(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    They would do nothing, and that is not passed over: wrong usage.
+    """
+    with pytest.raises(SystemExit) as raised:
+        main([*option, "explain", "cuda:0"])
+
+    assert 2 == raised.value.code
+    assert "explain tries no device" in capsys.readouterr().err

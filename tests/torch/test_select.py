@@ -303,6 +303,31 @@ def test_the_workers_of_one_launch_are_advised_apart(fake_cuda: InstallFakeCuda,
     assert ["cuda:0", "cuda:1", "cuda:2", "cuda:3"] == advice
 
 
+# ---- what a refusal looks at
+
+
+def test_a_refusal_counts_the_machine_where_the_mask_promises_more(fake_cuda: InstallFakeCuda) -> None:
+    """
+    While CUDA sleeps, an entry that names no device of the machine is found by one question.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "0,9"})
+
+    with pytest.raises(safedev.InvalidDeviceError, match=r"\[mask-unknown-device\]"):
+        safedev.select_device(1, fallback="raise")
+
+
+def test_a_refusal_sees_that_a_mask_was_taken_away(fake_cuda: InstallFakeCuda) -> None:
+    """
+    The driver holds to fewer devices than the machine has, and no mask is set: it was, when CUDA started.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "0"})
+    torch.cuda.init()
+    del os.environ["CUDA_VISIBLE_DEVICES"]
+
+    with pytest.raises(safedev.InvalidDeviceError, match=r"\[mask-too-late\]"):
+        safedev.select_device(1, fallback="raise")
+
+
 # ---- a mask that came too late
 
 
