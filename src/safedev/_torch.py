@@ -173,7 +173,8 @@ def _count(mask: Mask) -> tuple[int, str, int | None]:
     plain = serves is not None and not (mask.raw or "").startswith(("GPU-", "MIG-"))
     if plain:
         count, evidence = _count_or_error()
-    if not count and not (plain and mask.hides_all):  # an NVML that fails after all is counted as one that never came
+    # An NVML that fails after all is taken for one that never came.
+    if not count and not (plain and not evidence and (mask.hides_all or _nvml.count() == 0)):
         count, evidence = _count_and_warnings()
         serves = _nvml.cuda_version() if build and count else None
     if not count:

@@ -375,6 +375,28 @@ def test_a_count_of_nothing_is_asked_again_for_its_evidence(monkeypatch: pytest.
     assert (0, "CUDA initialization: error 999") == (snapshot.device_count, snapshot.count_evidence)
 
 
+@pytest.mark.parametrize(
+    ("variables", "number"),
+    [
+        pytest.param({"CUDA_VISIBLE_DEVICES": "-1"}, 2, id="hidden-on-purpose"),
+        pytest.param({}, 0, id="a-machine-without-devices"),
+    ],
+)
+def test_a_count_of_nothing_that_is_plain_is_not_asked_twice(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], number: int
+) -> None:
+    """
+    The mask hides all on purpose, or NVML counts none: there is nothing to explain.
+    """
+    asked = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: asked.append(1) or 0)
+    monkeypatch.setattr(_nvml, "cuda_version", lambda: 13000)
+    monkeypatch.setattr(_nvml, "count", lambda: number)
+
+    assert 0 == read(0, **variables).device_count
+    assert 1 == len(asked)
+
+
 def test_under_a_mask_of_instances_torchs_warnings_are_evidence_although_nvml_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
