@@ -2126,3 +2126,26 @@ def test_without_a_local_rank_the_remedy_is_to_set_one() -> None:
     (finding,) = found("out-of-range", 5, seen(4, launch_error=NO_RANK))
 
     assert finding.remedy == "set LOCAL_RANK, by which each worker is told its device"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("No CUDA GPUs are available", True), ("CUDA driver initialization failed", False)]
+)
+def test_a_mask_that_hid_all_at_first_is_named_only_where_that_may_be(said: str, told: bool) -> None:
+    """
+    torch says so where the driver showed none; another failure of the driver is no matter of the mask.
+    """
+    (finding,) = found("driver-unusable", 0, seen(1, refusal=said, refused=("cuda:0",)))
+
+    assert told is ("start the program anew" in finding.remedy)
+
+
+def test_where_a_mask_came_too_late_its_own_finding_has_the_remedy() -> None:
+    """
+    That of the device that is not visible has none beside it.
+    """
+    twins = machine("A", "A")
+    snapshot = seen(1, "GPU-1abc", driver_count=1, found=(), physical=twins, physical_count=2, uuids=(twins[0].uuid,))
+    (finding,) = found("not-visible", "GPU-1abc", snapshot)
+
+    assert "" == finding.remedy
