@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from safedev._request import Request
     from safedev._snapshot import PhysicalDevice, Snapshot, Variables
 
-# Read to explain; nothing is decided by them.
+# Read to be shown, whether or not one of them was read before to decide.
 SHOWN = (CUDA_VISIBLE_DEVICES, *OTHER_MASKS)
 
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def quickly(cls: Callable[Fields, Record]) -> Callable[Fields, Record]:
-    """A maker of instances of *cls*, a frozen dataclass without ``__slots__`` and without ``default_factory``.
+    """A maker of instances of *cls*, a frozen dataclass without ``__slots__``, for calls by keyword.
 
     The ``__init__`` of such a class makes a call for each field, which adds up to more than reading what they hold.
-    This hands over all of them at once; a field that is left out has the default that stands in the class.
+    This hands over all of them at once. A field that is left out has the default that stands in the class; one whose
+    default is made by a factory must be given.
     """
     kind: Any = cls
 

@@ -133,7 +133,7 @@ class Snapshot:
         found: The ordinals whose UUID fits a request by UUID; None: not asked, or nobody could tell.
         physical_count: Devices of the machine, by NVML; None: unknown.
         physical: The same, one by one; None: unknown.
-        driver_release: The driver's version, as ``580.65.06``, where a device is in MIG mode; empty: unknown.
+        driver_release: The driver's version, as ``580.65.06``, where MIG plays a part; empty: unknown, or not asked.
         isolation: What the system shows of the host's devices, given to this container or not; None: not looked at.
         uuids: UUIDs of the visible devices by ordinal, from a driver that has started; None: unknown.
         exported: The mask as libraries of this process see it, where that is another than in ``os.environ``.

@@ -821,3 +821,21 @@ def test_the_versions_of_torch_are_told() -> None:
     As torch itself has them.
     """
     assert (str(torch.__version__), torch.version.cuda, torch.version.hip) == _torch.versions()
+
+
+@pytest.mark.parametrize(("order", "named"), [("PCI_BUS_ID", True), (None, False)])
+def test_a_late_order_is_named_beside_the_mask(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch, order: str | None, named: bool
+) -> None:
+    """
+    Which of the two was changed after CUDA had started cannot be told from the devices.
+    """
+    fake_cuda(2, environ={"CUDA_VISIBLE_DEVICES": "0"})
+    torch.cuda.init()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    if order is not None:
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    with pytest.warns(safedev.MaskWarning, match="before it") as caught:
+        safedev.guard_visible_devices()
+
+    assert named is (", or CUDA_DEVICE_ORDER," in str(caught[0].message))
