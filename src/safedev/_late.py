@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES
-from safedev._snapshot import Snapshot, overtaken
+from safedev._snapshot import Snapshot, late, overtaken
 from safedev._text import counted, quoted
 from safedev.errors import MaskError
 
@@ -35,9 +35,8 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     if not overtaken(held):
         return None
     now = "is unset" if mask.raw is None else f"is {quoted(mask.raw)}"
-    order = ", or CUDA_DEVICE_ORDER," if world.get("CUDA_DEVICE_ORDER") else ""
     return (
-        f"{CUDA_VISIBLE_DEVICES} {now} now, and CUDA had started before it{order} was changed: it holds to "
+        f"{CUDA_VISIBLE_DEVICES} {now} now, and CUDA had started before {late(held)} was changed: it holds to "
         f"{counted(count, 'device')}\n"
         "  why: the driver reads the mask once, when it starts [mask-too-late]\n"
         "  fix: set the mask in the shell, or call guard_visible_devices() before anything asks CUDA"

@@ -6,7 +6,7 @@ from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._request import request_for
 from safedev._resolve import resolve
-from safedev._snapshot import overtaken, visible_devices
+from safedev._snapshot import late, overtaken, visible_devices
 from safedev._text import counted, quoted
 
 TYPE_CHECKING = False
@@ -90,11 +90,10 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     if snapshot.driver_count is None or snapshot.refusal or not wants_cuda(case) or not overtaken(snapshot):
         return  # after a refusal the driver has only just started, under the mask as it is
     now = "is unset" if snapshot.mask.raw is None else f"is {quoted(snapshot.mask.raw)}"
-    order = ", or CUDA_DEVICE_ORDER," if snapshot.variables.get("CUDA_DEVICE_ORDER") else ""
     yield Finding(
         code="mask-too-late",
-        reason=f"{snapshot.mask.variable} {now} now, and the driver had started before it{order} was changed: it holds "
-        f"to {counted(snapshot.driver_count, 'device')}",
+        reason=f"{snapshot.mask.variable} {now} now, and the driver had started before {late(snapshot)} was changed: "
+        f"it holds to {counted(snapshot.driver_count, 'device')}",
         remedy="set the mask before anything starts CUDA: in the shell, or by guard_visible_devices() at the top of "
         f"the program; here, {use_one_of(snapshot)}",
         suggestion=first(snapshot),

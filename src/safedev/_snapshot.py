@@ -243,3 +243,13 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
         return True
     known = snapshot.uuids if snapshot.uuids is not None and len(snapshot.uuids) == count else told
     return any(one not in {None, other} for one, other in zip(told, known, strict=True))
+
+
+def late(snapshot: Snapshot) -> str:
+    """What `overtaken` found to be later than the driver's start: the mask, or one of mask and order of the devices.
+
+    A change of the order alone moves devices, and drops none.
+    """
+    held = [device for device in expected_devices(snapshot) if device is None or device.uuid]
+    either = snapshot.variables.get("CUDA_DEVICE_ORDER") and len(held) == snapshot.driver_count
+    return "it, or CUDA_DEVICE_ORDER," if either else "it"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from safedev._mask import parse_mask
-from safedev._snapshot import PhysicalDevice, Snapshot, Variables, expected_devices, overtaken, visible_devices
+from safedev._snapshot import PhysicalDevice, Snapshot, Variables, expected_devices, late, overtaken, visible_devices
 
 
 class Counting(dict[str, str]):
@@ -192,7 +192,7 @@ def held(count: int, mask: str | None = None, **more: Any) -> Snapshot:
 
 
 @pytest.mark.parametrize(
-    ("snapshot", "late"),
+    ("snapshot", "told"),
     [
         pytest.param(seen(2, "0", physical_count=2), False, id="the-driver-sleeps"),
         pytest.param(held(2, "0"), False, id="machine-unknown"),
@@ -229,12 +229,33 @@ def held(count: int, mask: str | None = None, **more: Any) -> Snapshot:
         pytest.param(held(3, physical=TWINS, uuids=("GPU-0abc",)), False, id="not-all-uuids-were-told"),
     ],
 )
-def test_whether_the_mask_was_changed_after_the_start(snapshot: Snapshot, late: bool) -> None:
+def test_whether_the_mask_was_changed_after_the_start(snapshot: Snapshot, told: bool) -> None:
     """
     By the number of devices, and by their UUIDs where those are told. A lost device, which no driver shows, and a
     divided one are no sign.
     """
-    assert late is overtaken(snapshot)
+    assert told is overtaken(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "either"),
+    [
+        pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-0abc",)), False, id="no-order"),
+        pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-0abc",), variables=PCI), True, id="another-device"),
+        pytest.param(held(1, "2,0", physical=TWINS, variables=PCI), False, id="another-number-of-devices"),
+        pytest.param(held(2, "", physical=TWINS, variables=PCI), False, id="hidden-since"),
+        pytest.param(held(1, "0,1", physical_count=2, variables=PCI), False, id="an-unlisted-machine"),
+        pytest.param(
+            held(1, "0,1", physical=LOST, uuids=("GPU-9",), variables=PCI), True, id="a-lost-device-is-not-shown"
+        ),
+    ],
+)
+def test_the_order_is_blamed_only_where_it_may_be_the_cause(snapshot: Snapshot, either: bool) -> None:
+    """
+    A change of the order moves devices, and drops none.
+    """
+    assert overtaken(snapshot)
+    assert late(snapshot) == ("it, or CUDA_DEVICE_ORDER," if either else "it")
 
 
 def test_a_snapshot_survives_pickling() -> None:
