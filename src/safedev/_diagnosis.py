@@ -45,7 +45,8 @@ class Diagnosis:
         snapshot: What it was judged by. It holds the variables that were looked at, and no others.
         device: The device that the request gets, as ``cuda:1``; None: it cannot be had.
         ordinal: The ordinal that was meant, from 0; None where it is not known, or none was meant.
-        remark: What is special about the answer; see ``safedev._resolve``.
+        remark: What is special about the answer: ``""``, ``"own"``, ``"doubt"``, ``"no-local-rank"``,
+            ``"oversubscribed"`` or ``"unusable"``.
         findings: The reasons, most specific first.
     """
 

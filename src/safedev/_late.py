@@ -82,8 +82,9 @@ def _refuse_unseen(mask: Mask, change: Mapping[str, str]) -> None:
     if unseen:
         raise MaskError(
             mask,
-            f"{unseen[0]} cannot be set: os.environ has been replaced, and what is written there reaches no library\n"
-            "  fix: change os.environ in place (os.environ.update(...)), never assign to it [mask-not-in-force]",
+            f"{unseen[0]} cannot be set: what is written to os.environ reaches no library\n"
+            "  why: os.environ has been replaced by another mapping [mask-not-in-force]\n"
+            "  fix: change os.environ in place (os.environ.update(...)), never assign to it",
         )
 
 

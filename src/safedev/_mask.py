@@ -62,7 +62,7 @@ class Mask:
 
     @property
     def hides_all(self) -> bool:
-        """Whether the mask hides every device on purpose: it is blank, or begins with a negative number."""
+        """Whether the mask hides every device on purpose, being blank or beginning with a negative number."""
         return self.raw is not None and not self.entries and not self.defects
 
 

@@ -56,7 +56,8 @@ def select_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0")
 
     Warns:
         FallbackWarning: The policy chose another device; the text is the whole diagnosis.
-        LocalRankWarning: The device was chosen by a local rank that is in doubt.
+        LocalRankWarning: The device was chosen by a local rank that is in doubt, or is the only one that is visible
+            and other workers may use it, too.
         MaskWarning: The mask was changed after the driver had started, so that ordinals mean other devices than it
             says; not where it was unset, or names as many devices as before: of those ``diagnose`` tells.
 
@@ -86,7 +87,8 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
         The device that is current now.
 
     Raises:
-        InvalidDeviceError: As for :func:`select_device`; or the driver or the device refused.
+        InvalidDeviceError: As for :func:`select_device`; or the driver or the device refused, and so did the policy or
+            what it chose.
         DeviceSpecError: As for :func:`select_device`.
         LocalRankError: As for :func:`select_device`.
         TypeError: As for :func:`select_device`.
@@ -135,7 +137,7 @@ def diagnose(preferred: Preferred = None) -> Diagnosis:
         preferred: The device wanted, as for :func:`select_device`.
 
     Returns:
-        The diagnosis: ``is_valid``, ``findings`` (each with ``code``, ``reason``, ``remedy`` and ``suggestion``),
+        A diagnosis with ``is_valid``, ``findings`` (each with ``code``, ``reason``, ``remedy`` and ``suggestion``),
         ``snapshot``, and ``render()`` for the whole as text.
 
     Raises:
@@ -184,11 +186,15 @@ def resolve_local_rank(*, default: int | None = 0, environ: Mapping[str, str] | 
             and no local rank.
 
     Warns:
-        LocalRankWarning: Another launcher's variables look left over.
+        LocalRankWarning: Another launcher's variables look left over or contradict the answer, or ``WORLD_SIZE`` counts
+            more processes than the launcher that is believed.
 
     Example:
         >>> resolve_local_rank(environ={"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4"})
         3
+
+    Source:
+        ``safedev.launchers.LAUNCHERS``: each row names the page that documents its variables.
     """
     launch = launchers.detect_launch(Variables(os.environ) if environ is None else environ)
     if launch is None:

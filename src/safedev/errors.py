@@ -125,4 +125,4 @@ class LocalRankWarning(SafedevWarning):
 
 
 class MaskWarning(SafedevWarning):
-    """The mask in force has a defect, was changed after the driver had started, or has a misspelled name."""
+    """The mask has a defect, was changed too late, is not the one that the driver reads, or has a misspelled name."""

@@ -64,8 +64,8 @@ def guard_visible_devices(
         ValueError: *order* is no order.
 
     Warns:
-        MaskWarning: The mask has a defect, or came after the driver had started; or no mask is set and a variable is,
-            whose name is nearly that of one.
+        MaskWarning: The mask has a defect, came after the driver had started, or is not in the environment that the
+            driver reads; or no mask is set and a variable is, whose name is nearly that of one.
 
     Example:
         >>> guard_visible_devices([2, 3], environ={}).entries

@@ -84,6 +84,12 @@ def share(diagnosis: Diagnosis, /) -> Target | None:
 def first_of(*policies: FallbackPolicy | str) -> FallbackPolicy:
     """A policy that asks *policies* in order, and answers with the first answer that does not decline.
 
+    Args:
+        policies: Names (``"cuda:0"``, ``"cpu"``, ``"raise"``) or callables.
+
+    Returns:
+        The policy; it declines where all of them do.
+
     Raises:
         ValueError: A policy is text that names none.
         TypeError: A policy is neither text nor callable.

@@ -69,7 +69,7 @@ def fake_cuda(  # noqa: PLR0913 - a machine has many sides, and each of these st
         nvml: ``"absent"``: torch cannot count without starting the driver.
 
     Returns:
-        The machine: to be looked at (what was made current, what started the driver), and to be broken.
+        The machine, to be looked at (what was made current, what started the driver), and to be broken.
 
     Raises:
         ValueError: A count below 0, lists that do not have *count* items, a device, a fault or a state that is none.
