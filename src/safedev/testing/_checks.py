@@ -24,10 +24,7 @@ def _ranks() -> set[str]:
     """Variables that hold a rank in the whole job, or the number of a node, and under no launcher a local rank."""
     from safedev._launcher_table import TABLE
 
-    told: set[str] = set()
-    for row in TABLE:
-        for names in (row.rank, row.node_rank):
-            told.update((names,) if isinstance(names, str) else names or ())
+    told = {name for row in TABLE for field in ("rank", "node_rank") for name in row.variables(field)}
     return told.difference(row.local_rank for row in TABLE)
 
 
