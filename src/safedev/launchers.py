@@ -175,13 +175,13 @@ def _settle(
 
 def _answers(environ: Mapping[str, str], others: list[Launcher], *, strict: bool) -> list[Launch]:
     """What *others* say. Unless *strict*, one that cannot be read says nothing."""
-    if strict:
-        return [launch for launcher in others if (launch := launcher.detect(environ)) is not None]
     answers = []
     for launcher in others:
         try:
             launch = launcher.detect(environ)
         except LocalRankError:
+            if strict:
+                raise
             continue
         if launch is not None:
             answers.append(launch)
