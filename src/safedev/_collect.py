@@ -177,11 +177,10 @@ def _asked(question: Callable[[], Diagnosis], seconds: float) -> Diagnosis | str
         return f"no answer came within {seconds:g} s"
     if ending or not text:
         return f"the process that counted died ({ending or 'exit status 0'})"
-    answer = pickle.loads(text)  # noqa: S301 - our own child wrote it
+    answer: Diagnosis | Exception = pickle.loads(text)  # noqa: S301 - our own child wrote it
     if isinstance(answer, Exception):
         raise answer
-    counted_by_child: Diagnosis = answer
-    return counted_by_child
+    return answer
 
 
 def _of_trials(
