@@ -191,9 +191,8 @@ def visible_devices(snapshot: Snapshot) -> tuple[PhysicalDevice, ...] | None:
         return None  # the mask may have been changed since the driver read it
     else:
         told = expected_devices(snapshot)
-    if any(device is None for device in told) or len(told) != snapshot.device_count:
-        return None
-    return tuple(device for device in told if device is not None)
+    known = tuple(device for device in told if device is not None)
+    return known if len(known) == len(told) == snapshot.device_count else None
 
 
 def expected_devices(snapshot: Snapshot) -> list[PhysicalDevice | None]:

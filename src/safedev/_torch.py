@@ -14,7 +14,7 @@ from safedev._quick import changed
 from safedev._resolve import too_old
 from safedev._rocm import HIP_VISIBLE_DEVICES
 from safedev._sharing import read_launch
-from safedev._snapshot import expected_devices, snapshot_of
+from safedev._snapshot import snapshot_of, visible_devices
 from safedev._text import LIMIT
 
 TYPE_CHECKING = False
@@ -238,10 +238,9 @@ def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[
     if listed := fitting(entry if isinstance(entry, str) else "" for entry in entries):
         return listed
     if uuid.startswith("GPU-") and (physical := _nvml.inventory()) and not any(device.mig for device in physical):
-        order = environ.get("CUDA_DEVICE_ORDER")
-        told = expected_devices(changed(snapshot, physical=physical, variables={"CUDA_DEVICE_ORDER": order or ""}))
-        known = tuple(device.uuid for device in told if device is not None)
-        if len(known) == len(told) == snapshot.device_count and all(known):
-            return fitting(known)
+        order = environ.get("CUDA_DEVICE_ORDER", "")
+        shown = visible_devices(changed(snapshot, physical=physical, variables={"CUDA_DEVICE_ORDER": order}))
+        if shown is not None and all(device.uuid for device in shown):
+            return fitting(device.uuid for device in shown)
     known = _driver.uuids_from_child() if snapshot.device_count else ()
     return None if known is None else fitting(known)
