@@ -243,16 +243,20 @@ def _tasks_listed(text: str | None, values: Mapping[str, int]) -> int | None:
     if here >= len(ranks):
         return 0 if ranks else None
     rank = number(ranks[here])
+    if rank is None:
+        return None
     # Where the local rank's place does not hold this rank, the variables are not one task's. No local rank is below 0.
-    return rank if rank is None else len(ranks) if rank == values["rank"] else 0
+    return len(ranks) if rank == values["rank"] else 0
 
 
 def _tasks_on_node(text: str, node: int | None) -> int | None:
     """Look up node *node* in a list such as ``3,1`` or ``2(x2),1``."""
-    for entry in text.split(",") if node is not None else ():
+    if node is None:
+        return None
+    for entry in text.split(","):
         tasks, _, times = entry.partition("(x")
         nodes = number(times.removesuffix(")")) if times else 1
-        if nodes is None or node is None:
+        if nodes is None:
             return None
         if node < nodes:
             return number(tasks)
