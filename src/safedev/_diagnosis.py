@@ -104,12 +104,10 @@ def _headline(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - a table of cases
         return f"{_meant(diagnosis)} cannot be used: the driver refused it"
     if any(finding.code == "driver-unusable" for finding in diagnosis.findings):
         return f"{_meant(diagnosis)} cannot be used: CUDA cannot start in this process"
-    if diagnosis.remark == "oversubscribed":
-        launch = snapshot.launch
-        workers = launch.local_world_size if launch is not None else None
+    if diagnosis.remark == "oversubscribed" and (launch := snapshot.launch) is not None:
+        workers = launch.local_world_size
         crowd = f"{counted(workers, 'worker')} on this node" if workers else "the workers on this node"
-        rank = launch.local_rank if launch is not None else "?"
-        return f"no device for local rank {rank}: {crowd} share {counted(count, 'visible device')}"
+        return f"no device for local rank {launch.local_rank}: {crowd} share {counted(count, 'visible device')}"
     if diagnosis.remark == "unusable":
         has = counted(snapshot.physical_count, "CUDA device") if snapshot.physical_count else "CUDA devices"
         return f"no CUDA device can be used: this process sees none, although the machine has {has}"
