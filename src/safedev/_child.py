@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     # an interpreter of its own, whose pipe is descriptor 1.
     Work = tuple[Callable[[int], object], str]
 
-_HELD = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+_TO_END = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has one of them
+_HELD = [signal.SIGINT, *_TO_END]
 
 STARTING = 60.0
 """Seconds that are added to the limit where each child is an interpreter of its own, which has to import torch."""
@@ -167,8 +168,7 @@ def _signals_raise() -> Generator[None]:
     def stop(number: int, _: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
-    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    numbers = [number for name in names if (number := getattr(signal, name, None))]
+    numbers = _TO_END if threading.current_thread() is threading.main_thread() else ()
     # What is ignored stays so (nohup), and a handler that is not Python's could not be put back.
     kept = {signal.SIG_IGN, None}
     before = {number: signal.signal(number, stop) for number in numbers if signal.getsignal(number) not in kept}
