@@ -48,3 +48,8 @@ def counted(number: int, noun: str) -> str:
 def quoted_number(number: int) -> str:
     """Show *number*; one too long to be printed is named by its size."""
     return str(number) if number.bit_length() < 128 else f"<integer of {number.bit_length()} bits>"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what *error* says, not escaped; the name of its class where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -15,7 +15,7 @@ from safedev._resolve import too_old
 from safedev._rocm import HIP_VISIBLE_DEVICES
 from safedev._sharing import read_launch
 from safedev._snapshot import snapshot_of, visible_devices
-from safedev._text import LIMIT
+from safedev._text import LIMIT, first_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,10 +83,9 @@ REFUSALS = (RuntimeError, AssertionError, ValueError, torch.cuda.DeferredCudaCal
 def refused(snapshot: Snapshot, error: Exception, device: torch.device) -> Snapshot:
     """Note that *device* could not be made current; the driver's own count, if it has started now, is the true one."""
     driver = _driver.frozen_count()
-    words = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return changed(
         snapshot,
-        refusal=words[: 4 * LIMIT],
+        refusal=first_line(error)[: 4 * LIMIT],
         refused=(*snapshot.refused, str(device)),
         driver_count=driver,
         device_count=snapshot.device_count if driver is None else driver,

@@ -8,6 +8,7 @@ import time
 from functools import partial
 
 from safedev._child import in_children
+from safedev._text import first_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def attempt(ordinal: int) -> Iterator[dict[str, object]]:
                 yield dict(seen)
         said, state = "", "sound" if seen.pop("intact") else "corrupt"
     except Exception as error:  # noqa: BLE001 - whatever torch raises: it is what the trial is for
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         state = next((state for sign, state in _SIGNS if sign in said), "failed" if seen else "no-driver")
     yield {**seen, "state": state, "said": said[:_LONGEST], "seconds": round(time.perf_counter() - began, 3)}
 

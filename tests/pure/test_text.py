@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safedev._text import LIMIT, counted, marked, quoted, quoted_number
+from safedev._text import LIMIT, counted, first_line, marked, quoted, quoted_number
 
 
 @given(text=st.text(max_size=LIMIT))
@@ -154,3 +154,18 @@ def test_a_number_is_shown(number: int, shown: str) -> None:
     One that is too long to print is named by its size.
     """
     assert shown == quoted_number(number)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        pytest.param("out of memory", "out of memory", id="one-line"),
+        pytest.param("\n  out of memory  \nCompile with DSA", "out of memory  ", id="several-lines"),
+        pytest.param(" \n", "RuntimeError", id="blank"),
+    ],
+)
+def test_of_an_error_its_first_line_is_told(words: str, line: str) -> None:
+    """
+    Blank lines before it do not count; an error without words is named by its class.
+    """
+    assert line == first_line(RuntimeError(words))
