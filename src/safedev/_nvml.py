@@ -45,7 +45,7 @@ def cuda_version() -> int | None:
 def count() -> int | None:
     """How many devices the machine has that this process may ask NVML about; None where NVML does not answer."""
     started = _library.ask(NAME, "nvmlDeviceGetCount_v2")  # where torch has counted by it: it does answer
-    return started[1] if started is not None and started[0] == 0 else _bounded(_count)
+    return started[1] if started is not None and started[0] == 0 else _bounded(lambda: _started(_count))
 
 
 def inventory() -> tuple[PhysicalDevice, ...] | None:
@@ -64,47 +64,41 @@ def vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]]:
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
     """
-    return _bounded(_vitals) or ("", None, {})
+    return _bounded(lambda: _started(_vitals)) or ("", None, {})
 
 
-def _count() -> int | None:
-    found = ctypes.c_uint()
+def _started(question: Callable[[ctypes.CDLL], Answer]) -> Answer | None:
+    """Start NVML, put *question* to it, and end it; None where it is missing, too old, or does not start."""
     try:
         library = ctypes.CDLL(NAME)
         if library.nvmlInit_v2() != 0:
             return None
         try:
-            status = library.nvmlDeviceGetCount_v2(ctypes.byref(found))
+            return question(library)
         finally:
             library.nvmlShutdown()
     except (OSError, AttributeError):
         return None
-    return found.value if status == 0 else None
 
 
-def _vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]] | None:
+def _count(library: ctypes.CDLL) -> int | None:
+    number = ctypes.c_uint()
+    return None if library.nvmlDeviceGetCount_v2(ctypes.byref(number)) else number.value
+
+
+def _vitals(library: ctypes.CDLL) -> tuple[str, int | None, dict[int, tuple[int, int, str]]]:
     text, number, major, minor = ctypes.create_string_buffer(96), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     handle, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # memory: total, free, used
+    version = "" if library.nvmlSystemGetDriverVersion(text, 96) else text.value.decode(errors="replace")
+    serves = None if library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) else number.value
     known: dict[int, tuple[int, int, str]] = {}
-    try:
-        library = ctypes.CDLL(NAME)
-        if library.nvmlInit_v2() != 0:
-            return None
-        try:
-            version = "" if library.nvmlSystemGetDriverVersion(text, 96) else text.value.decode(errors="replace")
-            serves = None if library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) else number.value
-            counted = library.nvmlDeviceGetCount_v2(ctypes.byref(number)) == 0
-            for index in range(number.value if counted else 0):
-                if not (
-                    library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
-                    or library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
-                    or library.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
-                ):
-                    known[index] = memory[1], memory[0], f"{major.value}.{minor.value}"
-        finally:
-            library.nvmlShutdown()
-    except (OSError, AttributeError):
-        return None
+    for index in range(_count(library) or 0):
+        if not (
+            library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+            or library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+            or library.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
+        ):
+            known[index] = memory[1], memory[0], f"{major.value}.{minor.value}"
     return version, serves, known
 
 
