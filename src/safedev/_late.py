@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
     from safedev._mask import Mask
 
+_ANEW = (
+    "restart the process (in a notebook, the kernel), and set the mask in the shell, or call guard_visible_devices() "
+    "before anything asks CUDA"
+)
+_SPAWN = 'start it with the "spawn" or "forkserver" method, or fork before CUDA starts'
+
 
 def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     """Say that *mask* is not the one that the driver started under; None where it is, or the driver has not started."""
@@ -39,39 +45,51 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
         f"{CUDA_VISIBLE_DEVICES} {now} now, and CUDA had started before {late(held)} was changed: it holds to "
         f"{counted(count, 'device')}\n"
         "  why: the driver reads the mask once, when it starts [mask-too-late]\n"
-        "  fix: set the mask in the shell, or call guard_visible_devices() before anything asks CUDA"
+        f"  fix: {_ANEW}"
     )
 
 
-def not_in_force(mask: Mask) -> str | None:
-    """Say that *mask*, as ``os.environ`` has it, is not what libraries of this process see; None where it is."""
-    seen = _library.environment(CUDA_VISIBLE_DEVICES)
-    if seen == mask.raw:
+def forked() -> str | None:
+    """Say that CUDA cannot be used in this process, which was forked too late; None where that is not known."""
+    if not _driver.in_bad_fork():
         return None
-    here, there = ("unset" if raw is None else quoted(raw) for raw in (mask.raw, seen))
     return (
-        f"{CUDA_VISIBLE_DEVICES} is {here} in os.environ, and {there} in the environment that the driver reads\n"
-        "  why: os.environ has been replaced, or os.putenv passed it over [mask-not-in-force]\n"
-        "  fix: change os.environ in place, never assign to it, and leave os.putenv alone"
+        "this process was forked after its parent had started CUDA, and cannot use CUDA at all\n"
+        "  why: the driver does not go on in a forked process [driver-unusable]\n"
+        f"  fix: {_SPAWN}"
     )
+
+
+def not_in_force(world: Mapping[str, str]) -> str | None:
+    """Say that the mask or the order, as ``os.environ`` has it, is not what libraries see; None where both are."""
+    for name in (CUDA_VISIBLE_DEVICES, "CUDA_DEVICE_ORDER"):
+        values = world.get(name), _library.environment(name)
+        if values[0] != values[1]:
+            here, there = ("unset" if value is None else quoted(value) for value in values)
+            return (
+                f"{name} is {here} in os.environ, and {there} in the environment that the driver reads\n"
+                "  why: os.environ has been replaced, or os.putenv passed it over [mask-not-in-force]\n"
+                "  fix: change os.environ in place, never assign to it, and leave os.putenv alone"
+            )
+    return None
 
 
 def too_late(change: Mapping[str, str]) -> str | None:
     """Say that *change* would come too late; None where it would not."""
-    count, forked = _driver.frozen_count(), _driver.in_bad_fork()
+    count = _driver.frozen_count()
     wanted = " and ".join(f"{name}={quoted(value)}" for name, value in change.items())
     if count is not None:
         return (
             f"{wanted} comes too late: CUDA has started in this process, and holds to {counted(count, 'device')}\n"
             "  why: the driver reads the mask once, when it starts; torch.cuda.is_available() is enough for that "
             "[mask-too-late]\n"
-            "  fix: call guard_visible_devices() before anything asks CUDA, or set the mask in the shell"
+            f"  fix: {_ANEW}"
         )
-    if forked:
+    if _driver.in_bad_fork():
         return (
             f"{wanted} comes too late: this process was forked after its parent had started CUDA\n"
             "  why: CUDA cannot be used at all in such a process, whatever the mask [mask-too-late]\n"
-            '  fix: start it with the "spawn" or "forkserver" method, or fork before CUDA starts'
+            f"  fix: {_SPAWN}"
         )
     return None
 

@@ -58,7 +58,7 @@ def guard_visible_devices(
     Raises:
         MaskError: The inherited mask does not hold such a device, or the machine is known not to have it; what is named
             is no device, or comes twice, or is of mixed kinds (numbers, ``GPU-``, ``MIG-``); a mask of numbers was
-            written under another order; ``os.environ`` was replaced, and the driver would not read the change.
+            written under another order; ``os.environ`` is not the environment that the driver reads.
         MaskTooLateError: The driver has started in this process and would not see the change.
         TypeError: *devices* holds what is neither a number nor text.
         ValueError: *order* is no order.
@@ -84,18 +84,22 @@ def guard_visible_devices(
     if environ is None and "ctypes" in sys.modules:  # nearly all that start the driver load it, torch included
         from safedev import _late
 
-        overtaken = _late.out_of_force(mask, world) or (_late.not_in_force(mask) if devices is None else None)
+        overtaken = _late.out_of_force(mask, world)
+        if devices is None and order is None:
+            overtaken = overtaken or _late.not_in_force(world) or _late.forked()
     if devices is None:
         _warn(mask, world, overtaken)
     elif overtaken:
         raise MaskTooLateError(mask, overtaken)
     if devices is None and order is None:
         return mask
+    from safedev import _late
+
+    if environ is None and (problem := _late.not_in_force(world)):
+        raise MaskError(mask, problem)  # what is narrowed here is not what the driver will read
     change = _change(mask, world, devices, order)
     if not change:
         return mask
-    from safedev import _late
-
     if environ is None and (problem := _late.too_late(change)):
         raise MaskTooLateError(mask, problem)
     _late.write(world, change, mask, seen_by_libraries=environ is None)
@@ -283,9 +287,9 @@ def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
 
         for name in misspelled(world)[:1]:
             warnings.warn(
-                f"no mask is set: nothing reads {quoted(name)}, which is set\n"
+                f"no mask is set: CUDA does not read {quoted(name)}, which is set\n"
                 f"  why: that is nearly {CUDA_VISIBLE_DEVICES}, and not the same [mask-misspelled]\n"
-                f"  fix: rename it to {CUDA_VISIBLE_DEVICES}, or unset it",
+                f"  fix: rename it to {CUDA_VISIBLE_DEVICES} if it is meant as the mask",
                 MaskWarning,
                 stacklevel=3,
             )

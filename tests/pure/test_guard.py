@@ -175,14 +175,14 @@ def test_a_misspelled_name_is_a_warning() -> None:
     Where no mask is set, a variable that was probably meant to be it is named.
     """
     with pytest.warns(
-        MaskWarning, match=r"^no mask is set: nothing reads 'CUDA_VISIBLE_DEVICE', which is set\n"
+        MaskWarning, match=r"^no mask is set: CUDA does not read 'CUDA_VISIBLE_DEVICE', which is set\n"
     ) as caught:
         guard_visible_devices(environ={"CUDA_VISIBLE_DEVICE": "0"})
 
     assert "\n  why: that is nearly CUDA_VISIBLE_DEVICES, and not the same [mask-misspelled]\n" in str(
         caught[0].message
     )
-    assert str(caught[0].message).endswith("\n  fix: rename it to CUDA_VISIBLE_DEVICES, or unset it")
+    assert str(caught[0].message).endswith("\n  fix: rename it to CUDA_VISIBLE_DEVICES if it is meant as the mask")
 
 
 def test_a_misspelled_name_beside_a_mask_is_no_matter() -> None:
@@ -986,7 +986,7 @@ def test_devices_under_a_mask_that_came_too_late_are_refused_first(
         pytest.param(None, 1, 2, None, None, id="one-of-an-unlisted-machine-may-be-lost"),
         pytest.param(None, 1, None, ["GPU-aa11", ""], ("GPU-aa11",), id="one-is-lost"),
         pytest.param("0", 2, None, None, None, id="machine-unknown"),
-        pytest.param("MIG-a", 2, 1, None, None, id="an-instance"),
+        pytest.param("MIG-a", 1, 1, None, None, id="an-instance"),
         pytest.param("GPU-bb", 1, None, ["GPU-aa11", "GPU-bb22"], ("GPU-bb22",), id="the-same-uuid"),
     ],
 )
@@ -1037,12 +1037,24 @@ def test_what_changes_nothing_is_never_too_late(
     """
     started(monkeypatch, held)
     machine_of(monkeypatch, 4)
-    monkeypatch.setattr(_driver, "in_bad_fork", lambda: True)
     for variable, value in ((MASK, inherited), (ORDER, before)):
         if value is not None:
             monkeypatch.setenv(variable, value)
 
     assert inherited == guard_visible_devices(**arguments).raw
+
+
+def test_in_a_process_forked_too_late_reading_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    No mask helps there: CUDA cannot be used. What changes nothing raises no error.
+    """
+    monkeypatch.setattr(_driver, "in_bad_fork", lambda: True)
+    monkeypatch.setenv(MASK, "4,5")
+    with pytest.warns(MaskWarning, match=r"^this process was forked after its parent had started CUDA") as caught:
+        guard_visible_devices()
+
+    assert (1, __file__) == (len(caught), caught[0].filename)
+    assert "4,5" == guard_visible_devices([0, 1]).raw
 
 
 def test_for_another_environment_the_driver_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1142,6 +1154,33 @@ def test_reading_a_mask_that_no_library_sees_warns(
 
     assert words in str(caught[0].message).splitlines()[0]
     assert (1, __file__) == (len(caught), caught[0].filename)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "arguments"),
+    [
+        pytest.param({MASK: "2"}, {MASK: "1"}, {"devices": 0}, id="that-is-written-already"),
+        pytest.param({MASK: "2"}, {}, {"devices": 0}, id="that-only-os-environ-holds"),
+        pytest.param({MASK: "-1"}, {}, {"devices": []}, id="that-hides-all-in-os-environ-alone"),
+        pytest.param({}, {MASK: "1"}, {"devices": 2}, id="that-os-environ-does-not-know"),
+        pytest.param({MASK: "2"}, {MASK: "1"}, {"order": "PCI_BUS_ID"}, id="whose-order-is-to-be-set"),
+        pytest.param({ORDER: "PCI_BUS_ID"}, {}, {"order": "PCI_BUS_ID"}, id="whose-order-os-environ-alone-holds"),
+    ],
+)
+def test_a_mask_that_no_library_sees_is_not_narrowed(
+    monkeypatch: pytest.MonkeyPatch, here: dict[str, str], there: dict[str, str], arguments: dict[str, Any]
+) -> None:
+    """
+    What the driver will read is another mask, which would be widened, or stay as it is: an error, and no change.
+    """
+    for variable, value in there.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(os, "environ", replaced := dict(here))
+
+    with pytest.raises(MaskError, match=r"in the environment that the driver reads\n.*\[mask-not-in-force\]"):
+        guard_visible_devices(**arguments)
+
+    assert here == replaced
 
 
 # ---- for any input
