@@ -10,7 +10,7 @@ from safedev._quick import quickly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from safedev._isolation import Isolation
@@ -176,7 +176,8 @@ def visible_devices(snapshot: Snapshot) -> tuple[PhysicalDevice, ...] | None:
     """Which device of the machine each ordinal is; None where that cannot be known.
 
     Numbers in a mask, and ordinals without one, count in CUDA's order, which is NVML's only under
-    ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; where all devices are of one model, the orders are taken to agree.
+    ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; where all devices are of one model, the orders are taken to agree. Where NVML
+    counts a device that it cannot ask about, nobody tells which numbers the driver gives to the others.
 
     Source:
         https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
@@ -199,9 +200,10 @@ def expected_devices(snapshot: Snapshot) -> list[PhysicalDevice | None]:
     """Which device of the machine each ordinal would be, if the driver started now; None: one that cannot be told."""
     machine = snapshot.physical or ()
     numbers = list(range(len(machine))) if snapshot.mask.raw is None else snapshot.mask.entries
-    certain = (
+    ordered = (
         snapshot.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({d.name for d in machine if d.name}) <= 1
     )
+    certain = ordered and not _lost(machine)
     told: list[PhysicalDevice | None] = []
     for entry in numbers:
         if isinstance(entry, int):
@@ -216,15 +218,20 @@ def expected_devices(snapshot: Snapshot) -> list[PhysicalDevice | None]:
     return told
 
 
-def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
-    """Whether the mask, as it is now, is not the one that the driver started under; False where that cannot be told.
+def _lost(machine: Sequence[PhysicalDevice]) -> int:
+    """How many devices NVML counts and cannot ask about, while it can about others: no driver shows those."""
+    without = sum(not device.uuid for device in machine)
+    return without if without < len(machine) else 0
 
-    A device that NVML counts and cannot ask about is taken for lost: no driver shows it, whatever the mask.
-    """
+
+def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
+    """Whether the mask, as it is now, is not the one that the driver started under; False where that cannot be told."""
     count, entries = snapshot.driver_count, snapshot.mask.entries
     if count and not entries and snapshot.mask.raw is not None:
         return True  # it leaves nothing, and the driver has devices
-    if count is None or snapshot.physical_count is None or any(str(entry).startswith("MIG-") for entry in entries):
+    if count is not None and any(str(entry).startswith("MIG-") for entry in entries):
+        return count > len(entries) or _other_instance(snapshot)
+    if count is None or snapshot.physical_count is None:
         return False
     if any(device.mig for device in snapshot.physical or ()):
         return False  # what is visible of it is its instances, and how many of them hangs on the driver
@@ -235,13 +242,22 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
         here = next((n for n, entry in enumerate(numbers) if entry >= (snapshot.physical_count or 0)), len(numbers))
         return len(numbers) == len(entries) and here != count
     told = [device.uuid if device is not None else None for device in expected_devices(snapshot)]
-    if None in told and not all(device.uuid for device in snapshot.physical or ()):
-        return False  # which of them is the lost one cannot be told
-    told = [uuid for uuid in told if uuid != ""]
-    if len(told) != count:
+    if not len(told) - min(told.count(None), _lost(snapshot.physical or ())) <= count <= len(told):
         return True
+    if len(told) != count:
+        return False  # which of them is the lost one cannot be told
     known = snapshot.uuids if snapshot.uuids is not None and len(snapshot.uuids) == count else told
     return any(one not in {None, other} for one, other in zip(told, known, strict=True))
+
+
+def _other_instance(snapshot: Snapshot) -> bool:
+    """Whether the first visible device is known not to be the instance that the mask, one of instances, begins with."""
+    first = (snapshot.uuids or ("",))[0].lower()
+    whole = next((device for device in snapshot.physical or () if device.uuid.lower() == first), None)
+    if not first or whole is not None:
+        return whole is not None and not whole.mig  # an older driver tells an instance by the UUID of its device
+    entry = str(snapshot.mask.entries[0]).lower()
+    return "/" not in entry and not first[4:].startswith(entry[4:])
 
 
 def late(snapshot: Snapshot) -> str:
@@ -249,6 +265,5 @@ def late(snapshot: Snapshot) -> str:
 
     A change of the order alone moves devices, and drops none.
     """
-    held = [device for device in expected_devices(snapshot) if device is None or device.uuid]
-    either = snapshot.variables.get("CUDA_DEVICE_ORDER") and len(held) == snapshot.driver_count
+    either = snapshot.variables.get("CUDA_DEVICE_ORDER") and len(expected_devices(snapshot)) == snapshot.driver_count
     return "it, or CUDA_DEVICE_ORDER," if either else "it"

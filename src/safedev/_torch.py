@@ -8,7 +8,7 @@ import warnings
 
 import torch
 
-from safedev import _driver, _nvml
+from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._quick import changed
 from safedev._resolve import too_old
@@ -230,13 +230,22 @@ def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[
         wanted = uuid[4:].lower()
         return tuple(n for n, one in enumerate(known) if one[4:].lower().startswith(wanted))
 
+    names = (snapshot.mask.variable, "CUDA_DEVICE_ORDER")
+    in_force = all(_library.environment(name) == environ.get(name) for name in names)
+    entries = snapshot.mask.entries[: snapshot.device_count] if in_force else ()
+    if "/" in uuid:  # the older spelling of an instance, which no driver tells
+        return tuple(n for n, entry in enumerate(entries) if str(entry).lower() == uuid.lower())
     known = _driver.uuids()  # where NVML is missing, counting has started the driver
     if known is not None or snapshot.driver_count is not None:
         return None if known is None else fitting(known)
-    entries = snapshot.mask.entries[: snapshot.device_count]
     if listed := fitting(entry if isinstance(entry, str) else "" for entry in entries):
         return listed
-    if uuid.startswith("GPU-") and (physical := _nvml.inventory()) and not any(device.mig for device in physical):
+    if (
+        in_force
+        and uuid.startswith("GPU-")
+        and (physical := _nvml.inventory())
+        and not any(device.mig for device in physical)
+    ):
         order = environ.get("CUDA_DEVICE_ORDER", "")
         shown = visible_devices(changed(snapshot, physical=physical, variables={"CUDA_DEVICE_ORDER": order}))
         if shown is not None and all(device.uuid for device in shown):

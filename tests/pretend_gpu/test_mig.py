@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from mask_facts import MIG_GPUS, MIG_SETTING, mig_uuid
+from mask_facts import MIG_GPUS, MIG_SETTING, A, mig_uuid
 
 # GPU 0 holds instances 1, 2 and (twice) 5, GPU 1 holds 1, GPU 2 is whole.
+OLDER = f"MIG-{A}/2/0"
 RELEASES = [pytest.param("535.261.03", id="before-r570"), pytest.param("580.65.06", id="since-r570")]
 
 
@@ -131,3 +132,58 @@ def test_the_audit_tells_a_count_once(rig: Any) -> None:
 
     assert ["count-disagrees"] == [finding["code"] for finding in report["findings"]]
     assert ["warning"] == [finding["level"] for finding in report["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("before", "settings"),
+    [
+        pytest.param(None, {}, id="no-device-is-divided"),
+        pytest.param(None, {"PRETEND_GPU_MIG": MIG_SETTING}, id="fewer-than-are-visible"),
+        pytest.param(mig_uuid(0, 2, 0), {"PRETEND_GPU_MIG": MIG_SETTING}, id="another-instance"),
+    ],
+)
+def test_a_late_mask_of_an_instance_is_told(rig: Any, before: str | None, settings: dict[str, str]) -> None:
+    """
+    A mask of one instance shows one, and by its own UUID.
+    """
+    late = f"import os, torch; torch.cuda.is_available(); os.environ['CUDA_VISIBLE_DEVICES'] = {mig_uuid(0, 1, 0)!r}"
+    result = rig.call(
+        "import safedev; [finding.code for finding in safedev.diagnose(0).findings]",
+        gpus=MIG_GPUS,
+        env={} if before is None else {"CUDA_VISIBLE_DEVICES": before},
+        settings=settings,
+        before=late,
+    )
+
+    assert "mask-too-late" in result.value
+
+
+@pytest.mark.parametrize("mask", [mig_uuid(0, 1, 0), f"{mig_uuid(0, 1, 0)},{mig_uuid(0, 2, 0)}", OLDER])
+@pytest.mark.parametrize("release", ["535.1", "580.1"])
+def test_a_mask_of_instances_that_the_driver_has_read_is_not_late(rig: Any, mask: str, release: str) -> None:
+    """
+    Whether the driver shows all of them, or one.
+    """
+    result = rig.call(
+        "import safedev; [finding.code for finding in safedev.diagnose(0).findings]",
+        gpus=MIG_GPUS,
+        env={"CUDA_VISIBLE_DEVICES": mask},
+        settings={"PRETEND_GPU_MIG": MIG_SETTING, "PRETEND_DRIVER_RELEASE": release},
+        before="import torch; torch.cuda.is_available()",
+    )
+
+    assert "mask-too-late" not in result.value
+
+
+def test_an_instance_is_had_by_its_older_name(rig: Any) -> None:
+    """
+    As it stands in the mask.
+    """
+    result = rig.call(
+        f"import safedev; str(safedev.set_device({OLDER!r}, fallback='raise'))",
+        gpus=MIG_GPUS,
+        env={"CUDA_VISIBLE_DEVICES": OLDER},
+        settings={"PRETEND_GPU_MIG": MIG_SETTING},
+    )
+
+    assert "cuda:0" == result.value

@@ -441,3 +441,57 @@ def test_a_mask_that_hid_all_at_the_first_try_is_named(rig: Any) -> None:
 
     assert "No CUDA GPUs are available" in told
     assert "start the program anew" in told
+
+
+def replaced_environ() -> list[str]:
+    import os
+    import warnings
+
+    import safedev
+    from safedev import _driver
+
+    warnings.simplefilter("error")
+    os.environ = dict(os.environ, CUDA_DEVICE_ORDER="PCI_BUS_ID")  # type: ignore[assignment]  # noqa: B003 - tested
+    device = safedev.set_device("GPU-03030303", fallback="raise")
+    return [str(device), (_driver.uuids() or ())[device.index]]
+
+
+def test_a_uuid_is_that_device_whatever_a_replaced_environ_says(rig: Any) -> None:
+    """
+    The driver does not read the order that the replaced os.environ holds, and puts its fastest device first.
+    """
+    settings = {"PRETEND_GPU_MODELS": "A,A,B", "PRETEND_GPU_FASTEST": "2,0,1"}
+    result = rig.call(replaced_environ, gpus=3, settings=settings)
+
+    assert ["cuda:0", "GPU-03030303-0000-4000-8000-000000000002"] == result.value
+
+
+@pytest.mark.parametrize("order", [None, "PCI_BUS_ID"])
+@pytest.mark.parametrize(("mask", "ordinal"), [("2", 0), ("0,2", 1), (None, 2)])
+def test_numbers_beside_a_lost_device_mislead_no_request_by_uuid(
+    rig: Any, order: str | None, mask: str | None, ordinal: int
+) -> None:
+    """
+    Which numbers the driver gives to the others is its own affair: it is asked, and the device is the right one.
+    """
+    env = {name: value for name, value in (("CUDA_VISIBLE_DEVICES", mask), ("CUDA_DEVICE_ORDER", order)) if value}
+    code = "import safedev; from safedev import _driver; safedev.set_device('GPU-04040404').index, _driver.uuids()"
+
+    index, uuids = rig.call(code, gpus=4, env=env, settings={"PRETEND_GPU_LOST": "1"}).value
+
+    assert ordinal == index
+    assert "GPU-04040404-0000-4000-8000-000000000003" == uuids[index]
+
+
+@pytest.mark.parametrize("mask", ["2", "0,2", "3", None])
+def test_a_lost_device_is_no_late_mask(rig: Any, mask: str | None) -> None:
+    """
+    The mask is the one that the driver has read, however it numbers what is left.
+    """
+    code = "import safedev; [finding.code for finding in safedev.diagnose('cuda').findings]"
+    env = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
+    codes = rig.call(
+        code, gpus=4, env=env, settings={"PRETEND_GPU_LOST": "1"}, before="import torch; torch.cuda.is_available()"
+    ).value
+
+    assert "mask-too-late" not in codes

@@ -146,6 +146,12 @@ PCI = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         ),
         pytest.param(seen(2, "GPU-1,GPU-0", physical=MIXED), [1, 0], id="uuids-need-no-order"),
         pytest.param(seen(1, "MIG-a", physical=TWINS), None, id="an-instance"),
+        pytest.param(
+            seen(1, "0", physical=(TWINS[0], PhysicalDevice(index=1))), None, id="numbers-beside-a-lost-device"
+        ),
+        pytest.param(
+            seen(1, "GPU-0", physical=(TWINS[0], PhysicalDevice(index=1))), [0], id="a-uuid-beside-a-lost-one"
+        ),
         pytest.param(seen(1, physical=TWINS, driver_count=1), None, id="the-driver-may-have-read-another-mask"),
         pytest.param(
             seen(2, physical=MIXED, driver_count=2, uuids=("GPU-1abc", "GPU-0abc")),
@@ -217,10 +223,23 @@ def held(count: int, mask: str | None = None, **more: Any) -> Snapshot:
         pytest.param(held(1, "0,1", physical=(*MIXED, LOST[1])), False, id="which-one-is-lost-cannot-be-told"),
         pytest.param(held(1, physical=(PhysicalDevice(index=0),) * 2), False, id="nothing-is-told-of-any"),
         pytest.param(held(2, physical=(*MIXED, PhysicalDevice(index=2))), False, id="lost-in-an-unknown-order"),
+        pytest.param(held(2, "2,0", physical=(TWINS[0], LOST[1], TWINS[2])), False, id="numbers-beside-a-lost-device"),
+        pytest.param(
+            held(1, "2", physical=(TWINS[0], LOST[1], TWINS[2]), uuids=("GPU-0abc",)),
+            False,
+            id="a-lost-one-may-move-numbers",
+        ),
         pytest.param(held(1, "1,0", physical=MIXED), True, id="fewer-than-numbers-of-an-unknown-order"),
         pytest.param(held(2, physical=DIVIDED), False, id="instances-are-more-than-devices"),
         pytest.param(held(0, physical=DIVIDED), False, id="divided-and-without-instances"),
         pytest.param(held(1, "MIG-a,MIG-b", physical=TWINS), False, id="a-mask-of-instances"),
+        pytest.param(held(2, "MIG-a", physical=TWINS), True, id="fewer-instances-than-devices"),
+        pytest.param(held(1, "MIG-a", physical=DIVIDED, uuids=("GPU-A1",)), False, id="the-same-instance"),
+        pytest.param(held(1, "MIG-a", physical=DIVIDED, uuids=("GPU-b1",)), True, id="another-instance"),
+        pytest.param(held(1, "MIG-GPU-0abc/1/0", physical=DIVIDED, uuids=("GPU-b1",)), False, id="by-its-older-name"),
+        pytest.param(held(1, "MIG-a", physical=DIVIDED, uuids=("GPU-0abc",)), False, id="told-by-its-device"),
+        pytest.param(held(1, "MIG-a", physical=TWINS, uuids=("GPU-0abc",)), True, id="an-instance-and-a-whole-device"),
+        pytest.param(held(0, "MIG-a", physical=DIVIDED, uuids=()), False, id="no-instance-is-shown"),
         pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-2abc",)), False, id="the-same-device"),
         pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-0abc",)), True, id="another-device"),
         pytest.param(held(2, "2,0", physical=TWINS, uuids=("GPU-0abc", "GPU-2abc")), True, id="another-order"),
@@ -245,9 +264,6 @@ def test_whether_the_mask_was_changed_after_the_start(snapshot: Snapshot, told: 
         pytest.param(held(1, "2,0", physical=TWINS, variables=PCI), False, id="another-number-of-devices"),
         pytest.param(held(2, "", physical=TWINS, variables=PCI), False, id="hidden-since"),
         pytest.param(held(1, "0,1", physical_count=2, variables=PCI), False, id="an-unlisted-machine"),
-        pytest.param(
-            held(1, "0,1", physical=LOST, uuids=("GPU-9",), variables=PCI), True, id="a-lost-device-is-not-shown"
-        ),
     ],
 )
 def test_the_order_is_blamed_only_where_it_may_be_the_cause(snapshot: Snapshot, either: bool) -> None:

@@ -764,9 +764,50 @@ def test_a_uuid_is_found(monkeypatch: pytest.MonkeyPatch, uuid: str, mask: str |
     In the text of the mask, or among the devices that NVML lists.
     """
     monkeypatch.setattr(_nvml, "inventory", lambda: DEVICES)
-    variables = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
+    if mask is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
 
-    assert found == read(uuid, **variables).found
+    assert found == read(uuid, **({} if mask is None else {"CUDA_VISIBLE_DEVICES": mask})).found
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-8"}, id="the-mask"),
+        pytest.param({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, id="the-order"),
+    ],
+)
+def test_where_the_driver_reads_another_environment_a_child_is_asked(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    """
+    What os.environ says alone is not what decides which device an ordinal is.
+    """
+    monkeypatch.setattr(_nvml, "inventory", lambda: DEVICES)
+    monkeypatch.setattr(_driver, "uuids_from_child", lambda: ("GPU-7", "GPU-8"))
+
+    assert (1,) == read("GPU-8", **variables).found
+
+
+@pytest.mark.parametrize("awake", [False, True])
+@pytest.mark.parametrize(
+    ("uuid", "found"),
+    [
+        pytest.param("MIG-GPU-8/1/0", (0,), id="as-it-stands"),
+        pytest.param("MIG-gpu-8/1/0", (0,), id="in-small-letters"),
+        pytest.param("MIG-GPU-8/1/1", (), id="another"),
+    ],
+)
+def test_an_instance_by_its_older_name_is_found_in_the_mask(
+    monkeypatch: pytest.MonkeyPatch, awake: bool, uuid: str, found: tuple[int, ...]
+) -> None:
+    """
+    The driver tells instances by another UUID, and NVML knows no such name.
+    """
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-GPU-8/1/0")
+    monkeypatch.setattr(_driver, "uuids", lambda: ("GPU-55",) if awake else None)
+
+    assert found == read(uuid, CUDA_VISIBLE_DEVICES="MIG-GPU-8/1/0").found
 
 
 @pytest.mark.parametrize(
