@@ -130,8 +130,8 @@ def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, 
         if entry is None or (kind and not text.startswith(kind)) or (isinstance(entry, int) and entry < 0):
             yield from _ending(raw, text, start, entries, entry)
             return
-        if kind and token != text:
-            yield "mask-unreadable", start, end, "a blank behind a UUID counts as part of it: it fits no device"
+        if kind and not re.fullmatch(r"[0-9A-Za-z/-]+", text):
+            yield "mask-unreadable", start, end, f"{_doubtful_uuid(token, text)}: it fits no device"
         elif not kind and not plain and (words := _doubtful(token)):
             yield "mask-unreadable", start, end, f"{words}; it is read as {quoted_number(int(entry))} alone"
         seen.add(entry)
@@ -182,7 +182,9 @@ _MISTAKES = (
     (r"(?i)nvidia\.com/", "that is a name of the container toolkit"),
     (r"(?i)nodevfiles$", "that is a scheduler's word for no device"),
     (r"(?i)(gpu|mig)-", "GPU- and MIG- are written in capitals"),
-    (r"[+-]+$|[+-]{2}", "a sign without a number"),
+    (r"[+-]+$", "a sign without a number"),
+    (r"[+-]{2}", "a number has one sign"),
+    (r".*\$", "that variable was not replaced by its value"),
     ("(?!-)" + _DASH + r"\d", "that dash is no minus sign"),
     (r"$", "nothing stands between two commas"),
 )
@@ -194,6 +196,7 @@ _DOUBTS = (
     (r"0[xX][0-9a-fA-F]+$", "hexadecimal numbers are not understood"),
     (r"[+-]?\d+\.", "an entry is a whole number"),
     (r"[0-9a-fA-F]{8}-", "a UUID begins with GPU- or MIG-"),
+    (r".*\$", "a variable in it was not replaced by its value"),
     (r".*[\"'`]", "quotes are part of the value"),
     (r".*[\[\](){}]", "brackets are part of the value"),
 )
@@ -212,15 +215,26 @@ def _doubtful(token: str) -> str | None:
     return None if re.match(r"[+-]?\d[\dA-Za-z]*$", token) else "something follows the number"
 
 
+def _doubtful_uuid(token: str, text: str) -> str:
+    """What is wrong with a text that begins as a UUID, and goes on with what no UUID holds."""
+    if token != text and re.fullmatch(r"[0-9A-Za-z/-]+", token):
+        return "a blank behind a UUID counts as part of it"
+    if re.search(r"[\s;|&:+\uff0c\u3001]", token):
+        return "only commas separate entries"
+    return "a UUID has letters, digits and dashes alone"
+
+
 def _intended(raw: str) -> str | None:
     """Guess what was meant by *raw*; None: that the variable had better be unset."""
     bare = raw.strip().strip("\"'`[](){} \t\r\n")
     if len(raw) > 48 * _MOST_REWRITTEN:
         return None
-    if bare.lower() in _WORDS_FOR_NONE or re.match(_DASH + r"\d+$", bare):
+    if bare.lower() in _WORDS_FOR_NONE or re.match(_DASH + r"{1,2}\d+$", bare):
         return "-1"
     wanted: dict[int | str, None] = {}
     bare = re.sub(rf" ?({_DASH}|\.{{2,3}}) ?(?=\d)", r"\1", " ".join(bare.split()))
+    if not re.search(r"(?i)(gpu|mig)-", bare):  # of a MIG instance, a slash is part of the name
+        bare = re.sub(r"(?<=\d)[/+](?=\d)", ",", bare)
     for piece in re.split(r"[,;|&\s\"'`\[\](){}\uff0c\u3001]+", bare):
         wanted.update(dict.fromkeys(_meant(piece)))
     kind = str if wanted and isinstance(next(iter(wanted)), str) else int
@@ -237,7 +251,8 @@ def _meant(piece: str) -> list[int | str]:
     if re.match(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]+$", piece):
         return [f"GPU-{piece.lower()}"]  # as NVML writes them
     if found := re.match(rf"(\d{{1,4}})(?:{_DASH}|\.\.\.?)(\d{{1,4}})$", piece):
-        return list(range(int(found[1]), int(found[2]) + 1))
+        first, last = int(found[1]), int(found[2])
+        return list(range(first, last + 1)) or list(range(first, last - 1, -1))
     if found := re.match(r"0[xX]([0-9a-fA-F]{1,4})$", piece):
         return [int(found[1], 16)]
     if found := re.match(r"(?i)(?:cuda:?|gpu:?|nvidia\.com/gpu=)?\+?(\d{1,9})(?!\d)((?::\d{1,9}(?!\d))*)", piece):

@@ -6,7 +6,7 @@ from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._request import request_for
 from safedev._resolve import resolve
-from safedev._snapshot import late, overtaken, visible_devices
+from safedev._snapshot import expected_devices, late, overtaken, visible_devices
 from safedev._text import counted, quoted
 
 TYPE_CHECKING = False
@@ -65,8 +65,11 @@ def codes(found: Sequence[Finding]) -> set[str]:
 
 def rewrite(case: Diagnosis) -> str:
     """What to do about a mask with a defect."""
-    mask = case.snapshot.mask
+    mask, machine = case.snapshot.mask, case.snapshot.physical_count
     instead = mask.defects[-1].instead
+    if machine and instead and instead.replace(",", "").isdecimal():  # of a range, what this machine has
+        here = [number for number in instead.split(",") if int(number) < machine]
+        instead = ",".join(here) or instead
     if instead is None:
         return f"unset {mask.variable}, or list physical indices: {mask.variable}=0,1"
     if instead == "-1":
@@ -94,8 +97,8 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         code="mask-too-late",
         reason=f"{snapshot.mask.variable} {now} now, and the driver had started before {late(snapshot)} was changed: "
         f"it holds to {counted(snapshot.driver_count, 'device')}",
-        remedy="set the mask before anything starts CUDA: in the shell, or by guard_visible_devices() at the top of "
-        f"the program; here, {use_one_of(snapshot)}",
+        remedy="restart the process (in a notebook, the kernel), and set the mask before anything starts CUDA: in the "
+        f"shell, or by guard_visible_devices() at the top of the program; here, {use_one_of(snapshot)}",
         suggestion=first(snapshot),
     )
 
@@ -145,6 +148,28 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
             return
 
 
+def one_device_twice(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Tell that two UUIDs of the mask, cut differently short, are one device's.
+
+    Source:
+        ``torch/cuda/__init__.py``, ``_transform_uuid_to_ordinals``.
+    """
+    mask, seen = case.snapshot.mask, dict[str, None]()
+    for place, entry in enumerate(mask.entries if wants_cuda(case) and "mask-too-late" not in codes(found) else ()):
+        named = [device.uuid for device in case.snapshot.physical or () if device.uuid.startswith(str(entry))]
+        if len(named) != 1:
+            return  # the list ends here, or holds no UUIDs
+        if named[0] in seen:
+            yield Finding(
+                code="mask-repeated",
+                reason=f"in {mask.variable}, {quoted(str(entry))} is a device that stands in the list already, and a "
+                "repeated entry hides every device",
+                remedy=f"name each device once: {mask.variable}={','.join(seen)}",
+                span=mask.span_of(place),
+            )
+        seen[named[0]] = None
+
+
 def listed_instances(snapshot: Snapshot) -> list[str] | None:
     """UUIDs of the machine's MIG instances; None where not all are known."""
     if snapshot.physical is None:
@@ -158,9 +183,9 @@ def _what_is_here(entry: int | str, machine: int, fits: int, instances: Sequence
     if instances is not None and str(entry).startswith("MIG-"):
         shown = f": {instances[0]}" + ", ..." * (len(instances) > 1) if instances else ""
         return f"this machine (or container) has {counted(len(instances), 'MIG instance')}{shown}"
-    if isinstance(entry, str) and fits:
-        return f"{fits} devices of this machine fit it"
-    numbers = f", 0 {'and' if machine == 2 else 'to'} {machine - 1}" if isinstance(entry, int) and machine > 1 else ""
+    if isinstance(entry, str):
+        return f"{fits or 'none'} of the {counted(machine, 'device')} of this machine (or container) fit it"
+    numbers = f", 0 {'and' if machine == 2 else 'to'} {machine - 1}" if machine > 1 else ""
     return f"this machine (or container) has {counted(machine, 'device')}{numbers}"
 
 
@@ -177,18 +202,20 @@ def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
 
 def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     asked, mask, count = case.request.ordinal, case.snapshot.mask, case.snapshot.device_count
-    if case.request.kind != "ordinal" or case.device is not None or codes(found) & {"mask-too-late", *REFUSALS}:
+    elsewhere = {"mask-too-late", "mask-not-in-force", "masks-stacked", *REFUSALS}
+    if case.request.kind != "ordinal" or case.device is not None or codes(found) & elsewhere:
         return
     if asked in mask.entries[:count]:
         ordinal = mask.entries.index(asked)
         # Once the driver has started, only the devices themselves can tell that the mask is still the one it read.
-        sure = case.snapshot.driver_count is None or visible_devices(case.snapshot) is not None
+        known = visible_devices(case.snapshot) is not None and expected_devices(case.snapshot)[ordinal] is not None
+        sure = case.snapshot.driver_count is None or known
         unless = "" if sure else ", unless the mask was changed after CUDA had started"
         yield Finding(
             code="physical-index",
             reason=f"{asked} is what the mask calls the device; "
             f"in this process that device is ordinal {ordinal}{unless}",
-            remedy=f"use cuda:{ordinal}",
+            remedy=f"use cuda:{ordinal}" if sure else "ask for the device by UUID, which means the same under any mask",
             suggestion=f"cuda:{ordinal}" if sure else None,
             span=mask.span_of(ordinal),
         )
@@ -199,8 +226,8 @@ def misspelled(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         if wants_cuda(case):
             yield Finding(
                 code="mask-misspelled",
-                reason=f"no mask is set, and {quoted(name)} is, which nothing reads",
-                remedy=f"rename it to {CUDA_VISIBLE_DEVICES}, or unset it",
+                reason=f"no mask is set, and {quoted(name)} is, which CUDA does not read",
+                remedy=f"rename it to {CUDA_VISIBLE_DEVICES} if it is meant as the mask",
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from safedev import _count_rules, _host_rules, _mask_rules
 from safedev._diagnosis import Diagnosis, Finding, describe_visible
-from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._mask_rules import codes, first, use_one_of, wants_cuda
 from safedev._quick import changed, quickly
 from safedev._resolve import resolve
@@ -158,17 +157,20 @@ def _not_visible(case: Diagnosis, findings: Sequence[Finding]) -> Iterator[Findi
     snapshot, found = case.snapshot, case.snapshot.found
     if case.request.kind != "uuid" or case.device is not None or codes(findings) & _mask_rules.REFUSALS:
         return
-    if "mask-too-late" in codes(findings):
-        reason, remedy = "no device that the driver holds to has it", ""
+    wanted = case.request.uuid.lower()
+    hidden = [device.uuid for device in snapshot.physical or () if device.uuid.lower().startswith(wanted)]
+    if codes(findings) & {"mask-too-late", "mask-not-in-force"}:
+        reason, remedy = "no device that the driver shows has it", ""
     elif found is None:
         reason, remedy = "nobody could tell the UUIDs of the visible devices", "use an ordinal"
     elif len(found) > 1:
         fits = ", ".join(f"cuda:{n}" for n in found[:8])
         reason, remedy = f"it fits {len(found)} devices: {fits}", "give more of the UUID"
-    elif snapshot.mask.raw is not None and any(
-        device.uuid.lower().startswith(case.request.uuid.lower()) for device in snapshot.physical or ()
-    ):
-        reason, remedy = "the machine has that device, and the mask hides it", f"add it to {CUDA_VISIBLE_DEVICES}"
+    elif snapshot.mask.raw is not None and len(hidden) == 1:
+        reason = "the machine has that device, and the mask hides it"
+        entries = [entry for entry in snapshot.mask.entries if isinstance(entry, str)]  # numbers go with no UUID
+        wider = ",".join([*entries[: snapshot.device_count], hidden[0]])
+        remedy = f"write {snapshot.mask.variable}={wider}, where the mask is set"
     else:
         reason, remedy = "no visible device has it", "nvidia-smi -L lists the UUIDs of the machine"
     yield Finding(code="not-visible", reason=reason, remedy=remedy, suggestion=first(snapshot))
@@ -212,6 +214,7 @@ RULES: tuple[Rule, ...] = (
     _count_rules.stacked_masks,
     _count_rules.rocm_reads_otherwise,
     _mask_rules.mask_defects,
+    _mask_rules.one_device_twice,
     _mask_rules.unknown_entry,
     _mask_rules.hides_all,
     _count_rules.mig,

@@ -97,7 +97,8 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
     Warns:
         FallbackWarning: As for :func:`select_device`.
         LocalRankWarning: As for :func:`select_device`.
-        MaskWarning: As for :func:`select_device`.
+        MaskWarning: The mask was changed after the driver had started. Where NVML lists the devices they are compared
+            with it, so that this is told where the mask names as many devices as before, too.
 
     Example:
         >>> set_device("cpu", fallback="raise")
@@ -105,7 +106,7 @@ def set_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") ->
     """
     from safedev import _torch
 
-    device, request, environ, snapshot = _choose(preferred, fallback)
+    device, request, environ, snapshot = _choose(preferred, fallback, deep=True)
     try:
         _torch.make_current(device)
     except _torch.REFUSALS as error:
@@ -204,8 +205,13 @@ def resolve_local_rank(*, default: int | None = 0, environ: Mapping[str, str] | 
     return launch.local_rank
 
 
-def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Request, Variables, Snapshot | None]:
-    """The device for a request, and what was read for it; the warnings point two frames up."""
+def _choose(
+    preferred: Preferred, fallback: Fallback, *, deep: bool = False
+) -> tuple[torch.device, Request, Variables, Snapshot | None]:
+    """The device for a request, and what was read for it; the warnings point two frames up.
+
+    Where CUDA has started, *deep* compares the devices with the mask one by one, which takes milliseconds.
+    """
     from safedev import _torch  # torch takes seconds to import: only once a device is asked for
 
     policies.named(fallback)  # a name that is none fails at once, and not on the day it is needed
@@ -218,7 +224,7 @@ def _choose(preferred: Preferred, fallback: Fallback) -> tuple[torch.device, Req
     if device is not None and remark in {"", "own"}:
         if snapshot.launch is not None and snapshot.launch.caution:
             warnings.warn(snapshot.launch.caution, LocalRankWarning, stacklevel=3)
-        if snapshot.driver_count is not None and (words := _of_late_mask(request, snapshot, environ)):
+        if snapshot.driver_count is not None and (words := _of_late_mask(request, snapshot, environ, deep=deep)):
             warnings.warn(words, MaskWarning, stacklevel=3)
         elif remark == "own" and snapshot.sharing is not None:
             _log(
@@ -243,15 +249,15 @@ def _rests_on_mask(snapshot: Snapshot) -> bool:
     return snapshot.driver_count is not None and snapshot.sharing is not None and snapshot.sharing.by_mask
 
 
-def _of_late_mask(request: Request, snapshot: Snapshot, environ: Variables) -> str:
+def _of_late_mask(request: Request, snapshot: Snapshot, environ: Variables, *, deep: bool) -> str:
     """Say that the mask was changed after CUDA had started; nothing where that is not so, or cannot be told quickly."""
-    deep = _rests_on_mask(snapshot)
+    deep = deep or _rests_on_mask(snapshot)
     if snapshot.mask.raw is None or (snapshot.driver_count == len(snapshot.mask.entries) and not deep):
         return ""
     diagnosis = _judge(request, snapshot, environ, deep=deep)
     if all(finding.code != "mask-too-late" for finding in diagnosis.findings):
         return ""
-    words = f"{snapshot.mask.variable} was changed after CUDA had started: {diagnosis.device} is not what it says"
+    words = f"{diagnosis.device} is not the device that {snapshot.mask.variable} names now: CUDA had started before"
     return f"{words}\n{diagnosis.render()}"
 
 

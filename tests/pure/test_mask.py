@@ -130,7 +130,7 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("0 - 2", "mask-unreadable", "0 - 2", "ranges", "0,1,2", id="range-with-blanks"),
         pytest.param("0..2", "mask-unreadable", "0..2", "ranges", "0,1,2", id="range-with-dots"),
         pytest.param("0...2", "mask-unreadable", "0...2", "ranges", "0,1,2", id="range-with-three-dots"),
-        pytest.param("3-1", "mask-unreadable", "3-1", "ranges", None, id="range-backwards"),
+        pytest.param("3-1", "mask-unreadable", "3-1", "ranges", "3,2,1", id="range-backwards"),
         pytest.param("3-3", "mask-unreadable", "3-3", "ranges", "3", id="range-of-one"),
         pytest.param("0-99,6", "mask-unreadable", "0-99", "ranges", None, id="range-of-more-than-anybody-has"),
         pytest.param("0-3,6", "mask-unreadable", "0-3", "ranges", "0,1,2,3,6", id="range-among-others"),
@@ -170,7 +170,16 @@ def test_a_mask_that_does_what_it_says_has_no_defect(raw: str | None) -> None:
         pytest.param("0,,1", "mask-unreadable", "", "between two commas", "0,1", id="nothing-between-commas"),
         pytest.param(",0", "mask-unreadable", "", "between two commas", "0", id="nothing-before-a-comma"),
         pytest.param("0, ,1", "mask-unreadable", " ", "between two commas", "0,1", id="a-blank-between-commas"),
-        pytest.param("--1", "mask-unreadable", "--1", "sign", None, id="two-signs"),
+        pytest.param("--1", "mask-unreadable", "--1", "one sign", "-1", id="two-signs"),
+        pytest.param("0,$X", "mask-unreadable", "$X", "not replaced by its value", "0", id="a-variable-of-a-shell"),
+        pytest.param("0$X", "mask-unreadable", "0$X", "not replaced by its value", "0", id="a-number-and-a-variable"),
+        pytest.param("0/1", "mask-unreadable", "0/1", "only commas", "0,1", id="a-slash-for-a-comma"),
+        pytest.param("0+1", "mask-unreadable", "0+1", "only commas", "0,1", id="a-plus-for-a-comma"),
+        pytest.param("GPU-a GPU-b", "mask-unreadable", "GPU-a GPU-b", "commas", "GPU-a,GPU-b", id="uuids-and-a-blank"),
+        pytest.param(
+            "GPU-a;GPU-b", "mask-unreadable", "GPU-a;GPU-b", "commas", "GPU-a,GPU-b", id="uuids-and-a-semicolon"
+        ),
+        pytest.param("GPU-{ab}", "mask-unreadable", "GPU-{ab}", "letters, digits", None, id="a-uuid-in-braces"),
         pytest.param("+", "mask-unreadable", "+", "sign", None, id="a-lone-sign"),
         pytest.param("\u00b2", "mask-unreadable", "\u00b2", "neither a number nor a UUID", None, id="superscript"),
         pytest.param(

@@ -399,6 +399,22 @@ def test_a_mask_that_came_too_late_is_a_warning(
     assert "choose(preferred)" in linecache.getline(__file__, caught[0].lineno)
 
 
+def test_a_late_mask_of_as_many_devices_is_a_warning_where_one_is_made_current(fake_cuda: InstallFakeCuda) -> None:
+    """
+    A cell of a notebook is edited and run again: the device is still that of the first mask.
+    """
+    machine = fake_cuda(4, environ={"CUDA_VISIBLE_DEVICES": "2"})
+    torch.cuda.is_available()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "3"
+    with pytest.warns(
+        safedev.MaskWarning, match=r"^cuda:0 is not the device that CUDA_VISIBLE_DEVICES names now"
+    ) as caught:
+        assert cuda(0) == safedev.set_device()
+
+    assert (1, __file__) == (len(caught), caught[0].filename)
+    assert (2,) == machine.visible
+
+
 @pytest.mark.parametrize(
     ("count", "mask"),
     [
