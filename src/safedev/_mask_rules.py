@@ -74,7 +74,15 @@ def rewrite(case: Diagnosis) -> str:
         return f"unset {mask.variable}, or list physical indices: {mask.variable}=0,1"
     if instead == "-1":
         return f"write {mask.variable}=-1 to hide every device, or unset it to show all"
-    return f"write {mask.variable}={instead}"
+    return f"write {mask.variable}={instead}{_and_then(case, instead)}"
+
+
+def _and_then(case: Diagnosis, mask: str) -> str:
+    """What is to be done besides, where *mask*, written as is told, shows fewer devices than the request needs."""
+    number, asked = len(mask.split(",")), case.request.ordinal
+    if asked is None or asked < number or case.snapshot.device_count < number:
+        return ""
+    return ", and use cuda:0" if number == 1 else f", and use one of cuda:0 to cuda:{number - 1}"
 
 
 def mask_defects(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -141,7 +149,9 @@ def unknown_entry(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding
             yield Finding(
                 code="mask-unknown-device",
                 reason=f"{mask.variable} names {quoted(str(entry))}, and {here}: it and all that follow are hidden",
-                remedy=f"write {mask.variable}={kept}" if kept else f"unset {mask.variable}, or name what is here",
+                remedy=f"write {mask.variable}={kept}{_and_then(case, kept)}"
+                if kept
+                else f"unset {mask.variable}, or name what is here",
                 suggestion=first(snapshot),
                 span=mask.span_of(place),
             )

@@ -191,7 +191,8 @@ def _behind_one_entry(launch: Launch, environ: Mapping[str, str], entry: int | s
         return Sharing(kind="own", reason=reason, doubt=shares, by_mask=True)
     if launch.local_rank and shares:
         return _sharing(
-            kind="shared", reason=f"the workers of {launch.launcher} inherit its mask, {quoted(str(entry))}"
+            kind="shared",
+            reason=f"the workers of {launch.launcher} inherit its mask, which leaves {quoted(str(entry))}",
         )
     return Sharing(
         kind="unknown", reason=f"the mask {quoted(str(entry))} may be this process's own, or its siblings' too"

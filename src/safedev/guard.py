@@ -275,10 +275,10 @@ def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
     """Warn of a mask that came too late, of a defect in it, or of a name that is nearly that of one."""
     if overtaken:
         warnings.warn(overtaken, MaskWarning, stacklevel=3)
+    left = f"leaves {counted(len(mask.entries), 'device')} at most" if mask.entries else "hides every device"
     for defect in mask.defects[:_MOST_WARNED]:
         warnings.warn(
-            f"{mask.variable}={quoted(mask.raw or '')} has an entry that does not do what it says\n"
-            f"{_told(mask, defect)}",
+            f"{mask.variable}={quoted(mask.raw or '')} does not do what it says: it {left}\n{_told(mask, defect)}",
             MaskWarning,
             stacklevel=3,
         )

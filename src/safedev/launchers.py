@@ -196,12 +196,14 @@ def _refuse_several(environ: Mapping[str, str]) -> None:
         if not text or _counted(text) <= 1 or not _is_task(environ, name):
             continue
         looked_for = dict.fromkeys(filter(None, (getattr(known, "local_rank", None) for known in LAUNCHERS)))
+        told = ", ".join(f"{one}={quoted(environ[one])}" for one in looked_for if environ.get(one) not in UNSET)
+        doubt = f"{told} is not believed: its launcher's others are missing, or contradict it"
         problem = (
             f"{name}={quoted(text)} counts several processes, and no variable tells the local rank of this one: "
             f"set LOCAL_RANK, or unset {name} if this process is alone\n"
             f"  looked for: {', '.join(looked_for)}\n"
-            f"  a rank or the number of a pod or node is no local rank; a variable without its launcher's others is "
-            f"left over"
+            f"  a rank or the number of a pod or node is no local rank; "
+            f"{doubt if told else 'a variable without the others of its launcher is left over'}"
         )
         raise LocalRankError(UNKNOWN, LOCAL_RANK, environ.get(LOCAL_RANK), problem)
 

@@ -127,15 +127,22 @@ def test_each_defect_is_warned_of() -> None:
     assert 2 == len(caught)
 
 
-def test_the_first_line_of_a_warning_stands_alone() -> None:
+@pytest.mark.parametrize(
+    ("raw", "left"),
+    [
+        pytest.param("0-3", "leaves 1 device at most", id="one-is-left"),
+        pytest.param("all", "hides every device", id="none-is-left"),
+    ],
+)
+def test_the_first_line_of_a_warning_stands_alone(raw: str, left: str) -> None:
     """
-    It shows the mask, quoted and cut, and says that an entry is at fault; which, why and what to do follow.
+    It shows the mask, quoted and cut, and says what it does; which entry it is, why and what to do follow.
     """
     with pytest.warns(MaskWarning) as caught:
-        guard_visible_devices(environ={MASK: "0-3"})
+        guard_visible_devices(environ={MASK: raw})
     first, *others = str(caught[0].message).splitlines()
 
-    assert "CUDA_VISIBLE_DEVICES='0-3' has an entry that does not do what it says" == first
+    assert f"CUDA_VISIBLE_DEVICES={raw!r} does not do what it says: it {left}" == first
     assert ["mask", "^^^", "why", "fix"] == [line.strip().split(":")[0] for line in others]
 
 

@@ -381,6 +381,30 @@ def test_several_processes_without_a_local_rank_are_refused(environ: dict[str, s
 
 
 @pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        pytest.param(
+            {"SLURM_LOCALID": "2", "SLURM_NTASKS": "4", "SLURM_PROCID": "2"},
+            "SLURM_LOCALID='2' is not",
+            id="incomplete",
+        ),
+        pytest.param(openmpi(5, 2, rank=0), "OMPI_COMM_WORLD_LOCAL_RANK='5' is not", id="contradicts-itself"),
+        pytest.param(
+            {"WORLD_SIZE": "2"}, "a variable without the others of its launcher is left over", id="none-is-set"
+        ),
+    ],
+)
+def test_a_local_rank_that_is_set_and_not_believed_is_named(environ: dict[str, str], told: str) -> None:
+    """
+    The error does not say that there is none, without a word of the one that is there.
+    """
+    with pytest.raises(LocalRankError) as caught:
+        detect_launch(environ)
+
+    assert told in str(caught.value).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
     "value",
     [
         pytest.param("abc", id="word"),

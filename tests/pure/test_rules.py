@@ -1395,6 +1395,15 @@ def test_every_code_has_a_twin() -> None:
             id="a-hidden-uuid-beside-another",
         ),
         pytest.param(
+            1, seen(1, "0x1"), "write CUDA_VISIBLE_DEVICES=1, and use cuda:0", id="what-is-written-shows-one-device"
+        ),
+        pytest.param(
+            5,
+            with_machine(seen(2, "0,1,9"), "A", "A"),
+            "write CUDA_VISIBLE_DEVICES=0,1, and use one of cuda:0 to cuda:1",
+            id="what-is-written-shows-two-devices",
+        ),
+        pytest.param(
             1,
             with_machine(seen(1, "0-9"), "A", "A"),
             "write CUDA_VISIBLE_DEVICES=0,1",
