@@ -7,7 +7,7 @@ from contextlib import suppress
 from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._snapshot import Snapshot, late, overtaken
-from safedev._text import counted, quoted
+from safedev._text import counted, quoted, state
 from safedev.errors import MaskError
 
 TYPE_CHECKING = False
@@ -40,13 +40,7 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     )
     if not overtaken(held):
         return None
-    now = "is unset" if mask.raw is None else f"is {quoted(mask.raw)}"
-    return (
-        f"{CUDA_VISIBLE_DEVICES} {now} now, and CUDA had started before {late(held)} was changed: it holds to "
-        f"{counted(count, 'device')}\n"
-        "  why: the driver reads the mask once, when it starts [mask-too-late]\n"
-        f"  fix: {_ANEW}"
-    )
+    return f"{late(held)}\n  why: the driver reads the mask once, when it starts [mask-too-late]\n  fix: {_ANEW}"
 
 
 def forked() -> str | None:
@@ -63,11 +57,10 @@ def forked() -> str | None:
 def not_in_force(world: Mapping[str, str]) -> str | None:
     """Say that the mask or the order, as ``os.environ`` has it, is not what libraries see; None where both are."""
     for name in (CUDA_VISIBLE_DEVICES, "CUDA_DEVICE_ORDER"):
-        values = world.get(name), _library.environment(name)
-        if values[0] != values[1]:
-            here, there = ("unset" if value is None else quoted(value) for value in values)
+        here, there = world.get(name), _library.environment(name)
+        if here != there:
             return (
-                f"{name} is {here} in os.environ, and {there} in the environment that the driver reads\n"
+                f"{name} is {state(here)} in os.environ, and {state(there)} in the environment that the driver reads\n"
                 "  why: os.environ has been replaced, or os.putenv passed it over [mask-not-in-force]\n"
                 "  fix: change os.environ in place, never assign to it, and leave os.putenv alone"
             )

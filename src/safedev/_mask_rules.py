@@ -7,7 +7,7 @@ from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._request import request_for
 from safedev._resolve import resolve
 from safedev._snapshot import expected_devices, late, overtaken, visible_devices
-from safedev._text import counted, quoted
+from safedev._text import counted, quoted, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,11 +100,9 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
     if snapshot.driver_count is None or snapshot.refusal or not wants_cuda(case) or not overtaken(snapshot):
         return  # after a refusal the driver has only just started, under the mask as it is
-    now = "is unset" if snapshot.mask.raw is None else f"is {quoted(snapshot.mask.raw)}"
     yield Finding(
         code="mask-too-late",
-        reason=f"{snapshot.mask.variable} {now} now, and the driver had started before {late(snapshot)} was changed: "
-        f"it holds to {counted(snapshot.driver_count, 'device')}",
+        reason=late(snapshot),
         remedy="restart the process (in a notebook, the kernel), and set the mask before anything starts CUDA: in the "
         f"shell, or by guard_visible_devices() at the top of the program; here, {use_one_of(snapshot)}",
         suggestion=first(snapshot),
@@ -114,10 +112,10 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 def not_in_force(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     mask, exported = case.snapshot.mask, case.snapshot.exported
     if exported is not None and wants_cuda(case):
-        there, here = ("unset" if one.raw is None else quoted(one.raw) for one in (exported, mask))
         yield Finding(
             code="mask-not-in-force",
-            reason=f"{mask.variable} is {here} in os.environ, and {there} in the environment that the driver reads",
+            reason=f"{mask.variable} is {state(mask.raw)} in os.environ, and {state(exported.raw)} in the environment "
+            "that the driver reads",
             remedy="change os.environ in place, never assign to it, and leave os.putenv alone",
         )
 

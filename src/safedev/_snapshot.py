@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from safedev._quick import quickly
+from safedev._text import counted, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -261,9 +262,13 @@ def _other_instance(snapshot: Snapshot) -> bool:
 
 
 def late(snapshot: Snapshot) -> str:
-    """What `overtaken` found to be later than the driver's start: the mask, or one of mask and order of the devices.
+    """Say, in a clause, that the mask was changed after the driver had started, as `overtaken` has found.
 
-    A change of the order alone moves devices, and drops none.
+    It may be the order of the devices that was changed: that moves devices, and drops none.
     """
     either = snapshot.variables.get("CUDA_DEVICE_ORDER") and len(expected_devices(snapshot)) == snapshot.driver_count
-    return "it, or CUDA_DEVICE_ORDER," if either else "it"
+    return (
+        f"{snapshot.mask.variable} is {state(snapshot.mask.raw)} now, and CUDA had started before "
+        f"{'it, or CUDA_DEVICE_ORDER,' if either else 'it'} was changed: "
+        f"it holds to {counted(snapshot.device_count, 'device')}"
+    )

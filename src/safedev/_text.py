@@ -13,6 +13,11 @@ def quoted(text: str, limit: int = LIMIT) -> str:
     return f"{text[:limit]!a}... ({len(text)} characters)"
 
 
+def state(value: str | None) -> str:
+    """What a variable holds, quoted; ``unset`` for None."""
+    return "unset" if value is None else quoted(value)
+
+
 def marked(text: str, start: int, end: int, limit: int = LIMIT) -> tuple[str, str]:
     """Quote the part of *text* around a span, and mark the span.
 

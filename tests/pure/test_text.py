@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safedev._text import LIMIT, counted, first_line, marked, quoted, quoted_number
+from safedev._text import LIMIT, counted, first_line, marked, quoted, quoted_number, state
 
 
 @given(text=st.text(max_size=LIMIT))
@@ -137,6 +137,14 @@ def test_things_are_counted(number: int, noun: str, said: str) -> None:
     One is singular, all else plural.
     """
     assert said == counted(number, noun)
+
+
+@pytest.mark.parametrize(("value", "said"), [(None, "unset"), ("", "''"), ("unset", "'unset'")])
+def test_the_state_of_a_variable_is_told(value: str | None, said: str) -> None:
+    """
+    Unset is another state than any text.
+    """
+    assert said == state(value)
 
 
 @pytest.mark.parametrize(
