@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Sources: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables,
 # https://cloud.google.com/vertex-ai/docs/training/code-requirements#environment-variables,
 # https://github.com/aws/sagemaker-training-toolkit/blob/master/ENVIRONMENT_VARIABLES.md
-_PODS = ("KUBERNETES_SERVICE_HOST", "CLOUD_ML_JOB_ID", "SM_CURRENT_HOST")
+PODS = ("KUBERNETES_SERVICE_HOST", "CLOUD_ML_JOB_ID", "SM_CURRENT_HOST")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def _unlaunched(environ: Mapping[str, str], device_count: int) -> Sharing:
     if _in_ray(environ):
         return _RAY
     if device_count == 1 and environ.get(LOCAL_RANK) in UNSET:
-        for name in _PODS:
+        for name in PODS:
             if environ.get(name) not in UNSET:
                 return Sharing(kind="own", reason=f"{name} shows a pod, and this is the one device in it")
     return _UNTOLD

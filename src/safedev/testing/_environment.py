@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 from safedev import launchers
 from safedev._launch import FIELDS, EnvLauncher
+from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._misspelled import misspelled
+from safedev._sharing import PODS
 from safedev._snapshot import OTHER_MASKS
 
 TYPE_CHECKING = False
@@ -15,11 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
 # Beside the launchers of the table: masks and order, what shows a pod, and what torch reads to count or sets itself.
-_NAMES = frozenset({
-    "CUDA_VISIBLE_DEVICES", *OTHER_MASKS,
-    "CLOUD_ML_JOB_ID", "KUBERNETES_SERVICE_HOST", "SM_CURRENT_HOST",
-    "CUDA_MODULE_LOADING", "PYTORCH_NVML_BASED_CUDA_CHECK",
-})  # fmt: skip
+_NAMES = frozenset({CUDA_VISIBLE_DEVICES, *OTHER_MASKS, *PODS, "CUDA_MODULE_LOADING", "PYTORCH_NVML_BASED_CUDA_CHECK"})
 # What a launcher sets besides, and what others than safedev read of it.
 _PREFIXES = ("FLUX_", "HOROVOD_", "OMPI_", "PMIX_", "PMI_", "RAY_", "SLURM", "TORCHELASTIC_")
 
