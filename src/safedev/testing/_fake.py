@@ -222,9 +222,8 @@ def _below_safedev(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
 
 def _for_python_alone(lazy_init: Callable[[], None]) -> Callable[[], None]:
     """Start CUDA for torch's Python, and refuse torch's C++, which calls this when it is about to make a tensor."""
-    own: Callable[[], None] = getattr(
-        lazy_init, "__wrapped__", lazy_init
-    )  # torch's, if there is a fake around this one
+    # torch's own, where there is a fake around this one
+    own: Callable[[], None] = getattr(lazy_init, "__wrapped__", lazy_init)
 
     @wraps(own)
     def start() -> None:

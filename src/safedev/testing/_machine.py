@@ -118,9 +118,9 @@ class FakeMachine:
         if self._started_in is None:
             self._started_in = os.getpid()
             self.started_by = _outermost_call()
-        if self.driver == "too-old" and self.visible is None:
-            return False
         if self.visible is None:
+            if self.driver == "too-old":
+                return False
             self.found = tuple(self._seen_through(os.environ.get(CUDA_VISIBLE_DEVICES)))
             self.visible = tuple(device.index for device in self.found)
         return True
