@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def mig(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     snapshot = case.snapshot
-    instances = [e for e in snapshot.mask.entries if isinstance(e, str) and e[:4] == "MIG-"]
-    devices = [d for d in visible_devices(snapshot) or () if d.mig]
     if not wants_cuda(case) or "mask-unknown-device" in codes(found):
         return
+    instances = [e for e in snapshot.mask.entries if isinstance(e, str) and e[:4] == "MIG-"]
+    devices = [d for d in visible_devices(snapshot) or () if d.mig]
     if len(instances) > 1 and 0 < snapshot.device_count < len(instances):
         recent = _many_instances(snapshot)
         fitting = [uuid for uuid in listed_instances(snapshot) or () if uuid.startswith(instances[0])]
@@ -61,10 +61,12 @@ def divided(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         return  # how many there are is not known
     parts, whole = sum(device.gpu_instances for device in parted), len(seen) - len(parted)
     before, since = min(parts, 1), min(parts + whole, _MOST_SHOWN)
-    if {snapshot.device_count} == ({before, since} if recent is None else {since if recent else before}):
+    by_rule = {False: (before, _BEFORE), True: (since, f"{_SINCE}, and whole devices")}
+    possible = [*by_rule.values()] if recent is None else [by_rule[recent]]
+    if all(number == snapshot.device_count for number, _ in possible):
         return
-    told = [f"{before} ({_BEFORE})"] * (not recent) + [f"{since} ({_SINCE}, and whole devices)"] * (recent is not False)
-    shows = ", or ".join(told) if parts else f"{whole}, since no instance was made of it"
+    told = ", or ".join(f"{number} ({rule})" for number, rule in possible)
+    shows = told if parts else f"{whole}, since no instance was made of it"
     yield Finding(
         code="count-disagrees",
         reason=f"torch counts {counted(snapshot.device_count, 'whole device')}, and physical device {parted[0].index} "
