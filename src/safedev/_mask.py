@@ -104,6 +104,14 @@ def parse_mask(raw: str | None, *, variable: str = CUDA_VISIBLE_DEVICES) -> Mask
     return Mask(raw=raw, variable=variable, entries=tuple(entries), defects=defects)
 
 
+def rewriting(mask: Mask, instead: str | None) -> str:
+    """What to do about a defect of *mask*, for a message: to write *instead*; None: to unset it."""
+    if instead is None:
+        return f"unset {mask.variable}, or list physical indices: {mask.variable}=0,1"
+    to_hide = " to hide every device, or unset it to show all" if instead == "-1" else ""
+    return f"write {mask.variable}={instead}{to_hide}"
+
+
 def _numbers(raw: str) -> tuple[int, ...] | None:
     """The entries of nearly every mask, a list of different numbers, quickly read; None: it is not so plain."""
     if not (raw.isascii() and raw.replace(",", "0").isdecimal()):

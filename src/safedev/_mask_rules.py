@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safedev._diagnosis import Finding
-from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._mask import CUDA_VISIBLE_DEVICES, rewriting
 from safedev._request import request_for
 from safedev._resolve import resolve
 from safedev._snapshot import expected_devices, late, overtaken, visible_devices
@@ -70,11 +70,7 @@ def rewrite(case: Diagnosis) -> str:
     if machine and instead and instead.replace(",", "").isdecimal():  # of a range, what this machine has
         here = [number for number in instead.split(",") if int(number) < machine]
         instead = ",".join(here) or instead
-    if instead is None:
-        return f"unset {mask.variable}, or list physical indices: {mask.variable}=0,1"
-    if instead == "-1":
-        return f"write {mask.variable}=-1 to hide every device, or unset it to show all"
-    return f"write {mask.variable}={instead}{_and_then(case, instead)}"
+    return rewriting(mask, instead) + (_and_then(case, instead) if instead and instead != "-1" else "")
 
 
 def _and_then(case: Diagnosis, mask: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from safedev._index import index_of
-from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask
+from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask, rewriting
 from safedev._text import counted, marked, quoted, quoted_number
 from safedev.errors import MaskError, MaskTooLateError, MaskWarning
 
@@ -265,10 +265,8 @@ def _shown(mask: Mask) -> str:
 def _told(mask: Mask, defect: MaskDefect, where: str = "") -> str:
     lead = f"  mask: {mask.variable}="
     shown, carets = marked(mask.raw or "", *defect.span)
-    fix = f"unset {mask.variable}" if defect.instead is None else f"write {mask.variable}={defect.instead}"
-    if defect.instead == "-1":
-        fix += " to hide every device, or unset it to show all"
-    return f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  why: {defect.reason} [{defect.code}]\n  fix: {where}{fix}"
+    fix = where + rewriting(mask, defect.instead)
+    return f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  why: {defect.reason} [{defect.code}]\n  fix: {fix}"
 
 
 def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:

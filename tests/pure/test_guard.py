@@ -86,7 +86,7 @@ def test_the_mask_in_force_is_returned(monkeypatch: pytest.MonkeyPatch, raw: str
     [
         pytest.param('"0,1"', "mask-unreadable", "write CUDA_VISIBLE_DEVICES=0,1", id="quotes"),
         pytest.param("0-3", "mask-unreadable", "write CUDA_VISIBLE_DEVICES=0,1,2,3", id="range"),
-        pytest.param("all", "mask-unreadable", "unset CUDA_VISIBLE_DEVICES", id="all"),
+        pytest.param("all", "mask-unreadable", f"unset {MASK}, or list physical indices: {MASK}=0,1", id="all"),
         pytest.param("0,0", "mask-repeated", "write CUDA_VISIBLE_DEVICES=0", id="repeat"),
         pytest.param("GPU-a,0", "mask-mixed", "write CUDA_VISIBLE_DEVICES=GPU-a", id="mixed"),
         pytest.param("0,-1,1", "mask-unknown-device", "write CUDA_VISIBLE_DEVICES=0,1", id="negative"),

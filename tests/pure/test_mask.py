@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedev._mask import Mask, parse_mask
+from safedev._mask import Mask, parse_mask, rewriting
 
 FULL = "GPU-1c55aa77-0000-4000-8000-000000000000"
 
@@ -248,6 +248,23 @@ def test_a_number_of_any_length_is_shown_by_its_size() -> None:
     (defect,) = parse_mask("7" * 4000 + ";1").defects
 
     assert "it is read as <integer of 13288 bits> alone" in defect.reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "fix"),
+    [
+        pytest.param("all", "unset HIP_MASK, or list physical indices: HIP_MASK=0,1", id="unset"),
+        pytest.param("none", "write HIP_MASK=-1 to hide every device, or unset it to show all", id="hide"),
+        pytest.param("2,2", "write HIP_MASK=2", id="write"),
+    ],
+)
+def test_what_to_do_about_a_defect_is_told(raw: str, fix: str) -> None:
+    """
+    The variable is named, and what to write; where that hides every device, so does the text.
+    """
+    mask = parse_mask(raw, variable="HIP_MASK")
+
+    assert fix == rewriting(mask, mask.defects[0].instead)
 
 
 def test_fewer_digits_may_be_allowed_in_this_process() -> None:
