@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 
 from safedev import _library
+from safedev._index import is_uuid
 from safedev._snapshot import PhysicalDevice
 from safedev._terms import PhysicalIndex
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer")
 
 NAME = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
-
-_MIG_UUID = r"MIG-[0-9a-zA-Z/-]{1,120}"  # messages tell it to be written, so nothing else may stand in it
 
 _MOST = 1024  # devices that are listed: more than any machine has, should NVML tell nonsense
 
@@ -154,7 +152,9 @@ def _instances(ask: Callable[..., object], handle: object) -> tuple[tuple[str, .
         return None, 0
     asked = (ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place) for place in range(min(places, _MOST)))
     found = [(_text(ask("nvmlDeviceGetUUID", one)), one) for one in asked if one is not None]
-    known = {uuid: ask("nvmlDeviceGetGpuInstanceId", one) for uuid, one in found if re.fullmatch(_MIG_UUID, uuid)}
+    # Messages tell the UUID to be written, so nothing else may stand in it.
+    sound = [(uuid, one) for uuid, one in found if uuid[:4] == "MIG-" and is_uuid(uuid)]
+    known = {uuid: ask("nvmlDeviceGetGpuInstanceId", one) for uuid, one in sound}
     # One that does not tell in which GPU instance it lies is taken to lie in one of its own.
     return tuple(known), len({uuid if owner is None else owner for uuid, owner in known.items()})
 

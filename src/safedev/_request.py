@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from safedev._index import index_of
+from safedev._index import index_of, is_uuid
 from safedev._quick import quickly
 from safedev._terms import Ordinal
 from safedev._text import LIMIT, quoted, quoted_number
@@ -78,7 +78,7 @@ def _from_text(text: str) -> Request:
         return _AUTO if text == "auto" else Request(kind="cuda", spec="cuda")
     if found := re.fullmatch(rf"(?:cuda:)?({_NUMBER})", text):
         return Request(kind="ordinal", spec=f"cuda:{found[1]}", ordinal=Ordinal(int(found[1])))
-    if re.fullmatch(r"(?:GPU|MIG)-[0-9a-zA-Z/-]{1,120}", text):
+    if is_uuid(text):
         return Request(kind="uuid", spec=text, uuid=text)
     if found := re.fullmatch(rf"([a-z]+)(?::({_NUMBER}))?", text):
         kind, number = found[1], found[2]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterable
 from itertools import pairwise
 
-from safedev._index import index_of
+from safedev._index import index_of, is_uuid
 from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask, rewriting
 from safedev._text import counted, marked, quoted, quoted_number
 from safedev.errors import MaskError, MaskTooLateError, MaskWarning
@@ -159,7 +158,7 @@ def _device(one: object) -> int | str | None:
     if isinstance(one, str):
         if one.isascii() and one.isdecimal():
             return int(one) if len(one) < 10 else None
-        return one if re.fullmatch(r"(?:GPU|MIG)-[0-9a-zA-Z/-]{1,120}", one) else None
+        return one if is_uuid(one) else None
     if (ordinal := index_of(one)) is not None:
         return ordinal
     raise TypeError(f"a value of type {type(one).__name__} is no device: give ordinals from 0, or UUIDs")
