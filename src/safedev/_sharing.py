@@ -157,7 +157,7 @@ def _of_slurm_task(
                 f"SLURM_STEP_GPUS={quoted(step)} is one of {allotted} devices that Slurm gave this job on this node"
             )
             return Sharing(kind="own", reason=reason)
-    if device_count != 1 or (sees_all or (mask_entries is None and allotted is None)):
+    if device_count != 1 or sees_all or (mask_entries is None and allotted is None):
         return Sharing(kind="shared", reason="Slurm bound no devices to single tasks: all on this node see the same")
     if task.local_rank and mask_entries == (task.local_rank,):
         reason = f"the mask holds the device of this local rank, {task.local_rank}, alone"
@@ -204,8 +204,7 @@ def _intel_mask(environ: Mapping[str, str]) -> tuple[int | str, ...] | None:
     text = environ.get("ZE_AFFINITY_MASK")
     if text is None or text in UNSET:
         return None
-    numbers = ((number(entry), entry) for entry in text.split(","))
-    return tuple(entry if value is None else value for value, entry in numbers)
+    return tuple(entry if (value := number(entry)) is None else value for entry in text.split(","))
 
 
 def _devices_allotted(environ: Mapping[str, str]) -> int | None:
