@@ -227,20 +227,20 @@ def _lost(machine: Sequence[PhysicalDevice]) -> int:
 
 def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
     """Whether the mask, as it is now, is not the one that the driver started under; False where that cannot be told."""
-    count, entries = snapshot.driver_count, snapshot.mask.entries
+    count, entries, machine = snapshot.driver_count, snapshot.mask.entries, snapshot.physical_count
     if count and not entries and snapshot.mask.raw is not None:
         return True  # it leaves nothing, and the driver has devices
     if count is not None and any(str(entry).startswith("MIG-") for entry in entries):
         return count > len(entries) or _other_instance(snapshot)
-    if count is None or snapshot.physical_count is None:
+    if count is None or machine is None:
         return False
     if any(device.mig for device in snapshot.physical or ()):
         return False  # what is visible of it is its instances, and how many of them hangs on the driver
     if not any(device.uuid for device in snapshot.physical or ()):
         if snapshot.mask.raw is None:
-            return count > snapshot.physical_count  # fewer may as well be lost
+            return count > machine  # fewer may as well be lost
         numbers = [entry for entry in entries if isinstance(entry, int)]
-        here = next((n for n, entry in enumerate(numbers) if entry >= (snapshot.physical_count or 0)), len(numbers))
+        here = next((n for n, entry in enumerate(numbers) if entry >= machine), len(numbers))
         return len(numbers) == len(entries) and here != count
     told = [device.uuid if device is not None else None for device in expected_devices(snapshot)]
     if not len(told) - min(told.count(None), _lost(snapshot.physical or ())) <= count <= len(told):
