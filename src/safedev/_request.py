@@ -78,12 +78,12 @@ def _from_text(text: str) -> Request:
         return _AUTO if text == "auto" else Request(kind="cuda", spec="cuda")
     if found := re.fullmatch(rf"(?:cuda:)?({_NUMBER})", text):
         return Request(kind="ordinal", spec=f"cuda:{found[1]}", ordinal=Ordinal(int(found[1])))
-    if is_uuid(text):
-        return Request(kind="uuid", spec=text, uuid=text)
     if found := re.fullmatch(rf"([a-z]+)(?::({_NUMBER}))?", text):
         kind, number = found[1], found[2]
         if kind == "cpu" or kind in ACCELERATORS:
             return _from_device(kind, None if number is None else int(number))
+    if is_uuid(text):
+        return Request(kind="uuid", spec=text, uuid=text)
     raise DeviceSpecError(text, f"{quoted(text)} is no device{_hint(text)}: give {FORMS}")
 
 
