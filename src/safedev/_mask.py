@@ -245,11 +245,13 @@ def _intended(raw: str) -> str | None:
         bare = re.sub(r"(?<=\d)[/+](?=\d)", ",", bare)
     for piece in re.split(r"[,;|&\s\"'`\[\](){}\uff0c\u3001]+", bare):
         wanted.update(dict.fromkeys(_meant(piece)))
+        if len(wanted) > _MOST_REWRITTEN:
+            return None
     kind = str if wanted and isinstance(next(iter(wanted)), str) else int
     kept = [str(entry) for entry in wanted if isinstance(entry, kind)]
     if kind is str:
         kept = [entry for entry in kept if entry[:4] == kept[0][:4]]
-    return (",".join(kept) or None) if len(kept) <= _MOST_REWRITTEN else None
+    return ",".join(kept) or None
 
 
 def _meant(piece: str) -> list[int | str]:

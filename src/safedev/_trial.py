@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from functools import partial
 
 from safedev._child import in_children
@@ -122,7 +123,8 @@ def attempt(ordinal: int) -> Iterator[dict[str, object]]:
 def _judged(text: bytes, ending: str | None, seconds: float) -> dict[str, Any]:
     known: dict[str, Any] = {"said": "", "seconds": None}
     for line in text.splitlines():
-        known.update(json.loads(line))
+        with suppress(ValueError):  # what another module of the child has printed there
+            known.update(json.loads(line) if line.startswith(b"{") else {})
     if ending is None:
         known["state"] = "hung"
     elif "state" not in known:

@@ -872,6 +872,14 @@ class TestTheTrialItself:
         assert "slow" == _trial._judged(text, "", 20.0)["state"]
         assert "sound" == _trial._judged(text, "", 22.0)["state"]
 
+    def test_what_else_a_child_prints_is_passed_over(self) -> None:
+        """
+        A sitecustomize, or a library, may print where an interpreter of its own answers.
+        """
+        text = b'hello\n3\n{not json}\n{"state": "sound", "seconds": 0.1}\n'
+
+        assert "sound" == _trial._judged(text, "", 20.0)["state"]
+
     def test_it_allocates_copies_and_runs_a_kernel(
         self, fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
     ) -> None:
