@@ -77,8 +77,8 @@ def section(rounds: int, *, by_instructions: bool) -> Section:
             Row(what=f"`import {name}`" if name != BARE else name, took=unit, ratio=whole, most=target, note=note)
         )
         if name in OURS:
-            rows.append(Row(what="modules of it", took=str(known[0]), ratio=known[0] / 60, most=1.0, note="of 60"))
-            rows.append(Row(what="torch among them", took=str(known[2]), ratio=float(known[2]), most=0.0))
+            rows.append(Row(what="its modules, over 60", took=str(known[0]), ratio=known[0] / 60, most=1.0))
+            rows.append(Row(what="torch among them", took="yes" if known[2] else "no", ratio=float(known[2]), most=0.0))
     floor = f"the import of the lightest peer here, `{lightest}`; all but the first row without a bare interpreter's"
     return Section(title="import", floor=floor, rows=tuple(rows))
 

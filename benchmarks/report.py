@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+COMPARED = (
+    "torch", "safedev", "accelerate", "lightning", "ultralytics", "submitit", "nvitop", "safe-gpu", "GPUtil",
+    "clusterscope", "py3nvml",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One thing that was measured.
@@ -76,7 +82,7 @@ def machine() -> str:
     if Path("/proc/cpuinfo").exists():
         found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         model = found[1] if found else ""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "safedev") if version(name))
+    versions = ", ".join(f"{name} {version(name)}" for name in COMPARED if version(name))
     load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     cores = f"{os.cpu_count()} cores"
     python = f"Python {platform.python_version()}"
