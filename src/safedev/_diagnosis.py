@@ -9,6 +9,8 @@ from safedev._text import counted, marked, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from safedev._request import Request
     from safedev._snapshot import Snapshot
     from safedev._terms import Ordinal
@@ -68,11 +70,17 @@ class Diagnosis:
         if asker := _asker(self):
             lines.append(f"  asked for by: {asker}")
         lines += _mask_lines(self)
-        for finding in self.findings:
+        remedies = [finding.remedy for finding in self.findings]
+        for place, finding in enumerate(self.findings):
             lines.append(f"  why: {finding.reason} [{finding.code}]")
-            if finding.remedy:
+            if finding.remedy and not _is_told(finding.remedy, remedies[:place], remedies):
                 lines.append(f"  fix: {finding.remedy}")
         return "\n".join(lines)
+
+
+def _is_told(remedy: str, before: Sequence[str], remedies: Sequence[str]) -> bool:
+    """Whether another remedy says the same: one that stood *before*, or one that has this one among several."""
+    return remedy in before or any(other.startswith(f"{remedy}, or ") for other in remedies)
 
 
 def describe_visible(count: int, kind: str) -> str:
@@ -103,7 +111,8 @@ def _headline(diagnosis: Diagnosis) -> str:  # noqa: PLR0911 - a table of cases
     if snapshot.refusal:
         return f"{_meant(diagnosis)} cannot be used: the driver refused it"
     if any(finding.code == "driver-unusable" for finding in diagnosis.findings):
-        return f"{_meant(diagnosis)} cannot be used: CUDA cannot start in this process"
+        wanted = "no CUDA device can" if request.kind == "auto" else f"{_meant(diagnosis)} cannot"
+        return f"{wanted} be used: CUDA cannot start in this process"
     if diagnosis.remark == "oversubscribed" and (launch := snapshot.launch) is not None:
         workers = launch.local_world_size
         crowd = f"{counted(workers, 'worker')} on this node" if workers else "the workers on this node"

@@ -33,6 +33,16 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
             suggestion="cpu",
         )
         return
+    if "out of memory" in snapshot.refusal:  # so it is there, whoever has told the count
+        shows = "rocm-smi" if snapshot.hip_build else "nvidia-smi"
+        yield Finding(
+            code="device-unusable",
+            reason=f"the device is there and refuses: {said}",
+            remedy=f"run {shows} to see which processes hold its memory, and end them; "
+            f"or use {'another device' if first(snapshot) else 'the CPU'}",
+            suggestion=first(snapshot) or "cpu",
+        )
+        return
     if snapshot.driver_count is None:
         # CUDA's runtime asks the driver once; what it then saw under a mask that hid all holds for the whole process.
         hidden = "if a mask hid every device when CUDA was first asked, start the program anew; else "

@@ -1464,6 +1464,51 @@ def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
     assert [remedy] == [finding.remedy for finding in found("negative-ordinal", -1, snapshot)]
 
 
+def test_a_remedy_of_two_reasons_is_printed_once() -> None:
+    """
+    A device in MIG mode explains both an ordinal that is none and two counts.
+    """
+    diagnosis = judge(request_for(1), divided(1, (2, (ONE, TWO, THREE)), mask="0", driver_release="580.65.06"))
+    text = diagnosis.render()
+
+    assert ["mask-mig", "count-disagrees"] == [finding.code for finding in diagnosis.findings]
+    assert 2 == text.count("\n  why: ")
+    assert 1 == text.count("\n  fix: ")
+
+
+def test_a_remedy_that_another_one_offers_too_is_printed_once() -> None:
+    """
+    A task of Slurm that asks for its local rank, and has one device of its own.
+    """
+    text = judge(request_for(3), seen(1, "3", launch=launched(3, 4), sharing=OWN)).render()
+
+    assert "[physical-index]" in text
+    assert "[one-device-per-rank]" in text
+    assert 1 == text.count("use cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("count", "other"), [pytest.param(2, "another device", id="of-two"), pytest.param(1, "the CPU", id="the-only-one")]
+)
+def test_a_device_without_memory_is_about_its_memory(count: int, other: str) -> None:
+    """
+    nvidia-smi shows which processes hold it.
+    """
+    said = "CUDA error: out of memory"
+    (finding,) = found("device-unusable", 0, seen(count, driver_count=count, refusal=said, refused=("cuda:0",)))
+
+    assert f"run nvidia-smi to see which processes hold its memory, and end them; or use {other}" == finding.remedy
+
+
+def test_the_memory_of_a_device_of_amd_is_shown_by_its_own_tool() -> None:
+    """
+    rocm-smi, and not nvidia-smi.
+    """
+    snapshot = replace(rocm(1), refusal="HIP error: out of memory", refused=("cuda:0",))
+
+    assert found("device-unusable", 0, snapshot)[0].remedy.startswith("run rocm-smi ")
+
+
 def test_of_several_defects_the_one_that_decides_is_named() -> None:
     """
     The last one, which ends the list; the text to write instead mends them all.
