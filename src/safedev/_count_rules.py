@@ -35,10 +35,11 @@ def mig(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
             suggestion=first(snapshot),
         )
     elif devices and case.device is None:
+        device = next((one for one in devices if one.instances), devices[0])
         yield Finding(
             code="mask-mig",
-            reason=f"physical device {devices[0].index} is in MIG mode: {_parts(devices[0])}",
-            remedy=_take_one(devices[0]),
+            reason=f"physical device {device.index} is in MIG mode: {_parts(device, snapshot)}",
+            remedy=_take_one(device),
         )
 
 
@@ -84,13 +85,18 @@ def _many_instances(snapshot: Snapshot) -> bool | None:
     return int(release) >= 570 if release.isdecimal() and release.isascii() and len(release) < 9 else None
 
 
-def _parts(device: PhysicalDevice) -> str:
+def _parts(device: PhysicalDevice, snapshot: Snapshot) -> str:
     """What is visible of a device in MIG mode, in a clause."""
     if device.instances is None:
         return "what is visible of it is its instances"
     if not device.instances:
         return "it has no instance, so nothing of it is visible"
-    return f"it has {counted(len(device.instances), 'instance')}, and nothing else of it can be visible"
+    if len(device.instances) == 1:
+        return "it has 1 instance, and nothing else of it can be visible"
+    recent, shown = _many_instances(snapshot), "how many the driver shows to one process hangs on its release"
+    if recent is not None:
+        shown = f"the driver shows {device.gpu_instances if recent else 1} of them to one process"
+    return f"it has {len(device.instances)} instances, and {shown} ({_RULE[recent]})"
 
 
 def _take_one(device: PhysicalDevice) -> str:

@@ -1509,6 +1509,34 @@ def test_the_memory_of_a_device_of_amd_is_shown_by_its_own_tool() -> None:
     assert found("device-unusable", 0, snapshot)[0].remedy.startswith("run rocm-smi ")
 
 
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        pytest.param("580.65.06", "the driver shows 2 of them to one process (from driver R570 on", id="from-r570-on"),
+        pytest.param("535.261.03", "the driver shows 1 of them to one process (before driver R570", id="before-r570"),
+        pytest.param("", "hangs on its release (before driver R570: one at most; from driver R570 on", id="unknown"),
+    ],
+)
+def test_as_many_instances_are_told_as_the_driver_shows(release: str, words: str) -> None:
+    """
+    Three instances in two GPU instances: two of them from R570 on, and one before, by NVIDIA's guide to MIG.
+    """
+    (finding,) = found("mask-mig", 1, divided(1, (2, (ONE, TWO, THREE)), mask="0", driver_release=release))
+
+    assert "it has 3 instances" in finding.reason
+    assert words in finding.reason
+
+
+def test_of_several_divided_devices_one_with_instances_is_named() -> None:
+    """
+    What is to be written is the same as where the counts are told.
+    """
+    snapshot = divided(2, (0, ()), (1, (TWO,)), driver_release="580.65.06")
+    remedies = {finding.remedy for finding in judge(request_for(2), snapshot).findings}
+
+    assert {f"name an instance by UUID: CUDA_VISIBLE_DEVICES={TWO}"} == remedies
+
+
 def test_of_several_defects_the_one_that_decides_is_named() -> None:
     """
     The last one, which ends the list; the text to write instead mends them all.
