@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
-    from safedev._mask import Mask
     from safedev._snapshot import Snapshot
 
 
@@ -61,14 +60,30 @@ def build_without_cuda(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Findin
         )
 
 
+def nothing_there(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Speak before the mask does, where there is nothing that it could hide."""
+    snapshot = case.snapshot
+    none = snapshot.cuda_build is not None and snapshot.physical_count == 0
+    if not devices_are_there(snapshot) and (none or not _able(snapshot)):
+        yield from nothing_visible(case, found)
+
+
 def nothing_visible(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
-    able = case.snapshot.cuda_build or case.snapshot.hip_build
-    if case.device is None and wants_cuda(case) and not case.snapshot.device_count and not _causes(found):
-        reason, remedy = _absence(case.snapshot) or _behind(case.snapshot.mask) or (_NONE, LOOK_FURTHER)
-        if not able:
-            reason = "this build of torch has no CUDA"
-            remedy = "if this machine has a GPU, install a build with CUDA: https://pytorch.org/get-started/locally/"
-        yield Finding(code="no-cuda-device", reason=reason, remedy=remedy, suggestion="cpu")
+    snapshot = case.snapshot
+    if case.device is not None or not wants_cuda(case) or snapshot.device_count or _causes(found):
+        return
+    if "count-disagrees" in codes(found):
+        return  # ROCm shows devices, and torch counts none
+    reason, remedy = _absence(snapshot) or _behind(snapshot) or (_NONE, LOOK_FURTHER)
+    if not _able(snapshot):
+        reason = "this build of torch has no CUDA"
+        remedy = "if this machine has a GPU, install a build with CUDA: https://pytorch.org/get-started/locally/"
+    yield Finding(code="no-cuda-device", reason=reason, remedy=remedy, suggestion="cpu")
+
+
+def _able(snapshot: Snapshot) -> bool:
+    """Whether this build of torch drives CUDA devices."""
+    return snapshot.cuda_build is not None or snapshot.hip_build is not None
 
 
 _NONE = "torch finds no CUDA device in this machine or container, and no mask hides one"
@@ -76,13 +91,14 @@ LOOK_FURTHER = "run nvidia-smi: if it lists devices, run python -m safedev for w
 """What to do where nothing shows why there is no device."""
 
 
-def _behind(mask: Mask) -> tuple[str, str] | None:
+def _behind(snapshot: Snapshot) -> tuple[str, str] | None:
     """What there is to say where a mask names devices, and none of them is visible."""
-    if mask.raw is None:
+    mask, lister = snapshot.mask, "rocm-smi" if snapshot.hip_build else "nvidia-smi -L"
+    if mask.raw is None or (snapshot.cuda_build and snapshot.physical_count == 0):
         return None
     return (
         f"torch finds no CUDA device, and {mask.variable}={quoted(mask.raw)} may hide those that are there",
-        f"see which devices there are (nvidia-smi -L), and name them in {mask.variable}, or unset it",
+        f"see which devices there are ({lister}), and name them in {mask.variable}, or unset it",
     )
 
 

@@ -196,7 +196,8 @@ def _what_is_here(entry: int | str, machine: int, fits: int, instances: Sequence
 def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
     mask = case.snapshot.mask
     hip = " (torch says so; ROCm takes an empty one as unset)" if case.snapshot.hip_build and mask.raw == "" else ""
-    if case.device is None and mask.hides_all and wants_cuda(case) and "mask-too-late" not in codes(found):
+    elsewhere = codes(found) & {"mask-too-late", "no-cuda-device"}
+    if case.device is None and mask.hides_all and wants_cuda(case) and not elsewhere:
         yield Finding(
             code="mask-hides-all",
             reason=f"{mask.variable}={quoted(mask.raw or '')} hides every device{hip}",

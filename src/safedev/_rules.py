@@ -219,6 +219,7 @@ RULES: tuple[Rule, ...] = (
     _forked,
     _host_rules.old_driver,
     _host_rules.build_without_cuda,
+    _host_rules.nothing_there,
     _mask_rules.too_late,
     _mask_rules.not_in_force,
     _count_rules.stacked_masks,

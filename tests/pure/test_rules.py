@@ -1537,6 +1537,34 @@ def test_of_several_divided_devices_one_with_instances_is_named() -> None:
     assert {f"name an instance by UUID: CUDA_VISIBLE_DEVICES={TWO}"} == remedies
 
 
+@pytest.mark.parametrize(
+    ("preferred", "snapshot", "codes"),
+    [
+        pytest.param(
+            "cuda", seen(0, "0-3", cuda_build=None), ["no-cuda-device", "mask-unreadable"], id="no-cuda-in-torch"
+        ),
+        pytest.param("cuda", seen(0, "0,0", physical_count=0), ["no-cuda-device", "mask-repeated"], id="no-device"),
+        pytest.param("cuda", seen(0, "-1", physical_count=0), ["no-cuda-device"], id="no-device-to-hide"),
+        pytest.param(
+            "cuda",
+            seen(0, "0-3", cuda_build=None, physical_count=2),
+            ["torch-without-cuda", "mask-unreadable"],
+            id="no-cuda-in-torch-and-devices",
+        ),
+        pytest.param(None, seen(0, "-1", cuda_build=None), [], id="the-cpu-is-welcome"),
+        pytest.param(
+            "cuda", seen(0, "-1", physical_count=0, forked=True), ["driver-unusable", "mask-hides-all"], id="forked"
+        ),
+    ],
+)
+def test_the_mask_is_not_blamed_where_it_hides_nothing(preferred: object, snapshot: Snapshot, codes: list[str]) -> None:
+    """
+    That torch has no CUDA, or the machine no device, comes before a fault of the mask, and that a mask hides them all
+    is not said.
+    """
+    assert codes == codes_of(preferred, snapshot)
+
+
 def test_of_several_defects_the_one_that_decides_is_named() -> None:
     """
     The last one, which ends the list; the text to write instead mends them all.

@@ -156,6 +156,14 @@ def test_explain_without_a_local_rank(fake_cuda: InstallFakeCuda, capsys: pytest
         pytest.param(2, {}, [], "cuda:0", id="sound"),
         pytest.param(2, TORCHRUN, [], "cuda:1", id="torchrun"),
         pytest.param(0, {}, [("warning", "no-cuda-device")], "cpu", id="no-device"),
+        pytest.param(0, {MASK: "-1"}, [("warning", "no-cuda-device")], "cpu", id="no-device-to-hide"),
+        pytest.param(
+            0,
+            {MASK: "0-3"},
+            [("fault", "mask-unreadable"), ("warning", "no-cuda-device")],
+            "cpu",
+            id="no-device-and-a-fault-of-the-mask",
+        ),
         pytest.param(
             0,
             {"CUDA_VISIBLE_DEVICE": "0"},
