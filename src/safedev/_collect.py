@@ -114,6 +114,8 @@ def level_of(code: str, case: Diagnosis, *, known: bool = True) -> str:
     """
     if code in OBSERVATIONS:
         return "warning" if case.remark == "doubt" else "observation"
+    if code == "count-disagrees" and case.snapshot.hip_build and case.snapshot.mask.defects:
+        return "fault"  # that of the mask, told by ROCm's grammar
     if code == "no-local-rank":
         return "warning" if known and case.is_valid else "fault"
     return "warning" if code in WARNINGS else "fault"

@@ -1,13 +1,12 @@
-"""The reasons that lie in a count: torch's own before the driver has started, and the driver's, of MIG and of ROCm."""
+"""The reasons that lie in MIG: instances, and the count of them that torch and the driver have."""
 
 from __future__ import annotations
 
 from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES
 from safedev._mask_rules import codes, first, listed_instances, wants_cuda
-from safedev._rocm import HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, hip_entries, rocr_entries, stacked
 from safedev._snapshot import visible_devices
-from safedev._text import counted, quoted
+from safedev._text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,68 +106,3 @@ def _take_one(device: PhysicalDevice) -> str:
         return "make instances (nvidia-smi mig -cgi PROFILE -C), or end its MIG mode (nvidia-smi -mig 0)"
     more = "" if len(device.instances) == 1 else f", or another of its {len(device.instances)} (nvidia-smi -L)"
     return f"name an instance by UUID: {CUDA_VISIBLE_DEVICES}={device.instances[0]}{more}"
-
-
-def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
-    snapshot = case.snapshot
-    if not snapshot.hip_build or not wants_cuda(case):
-        return
-    outer, hip = (snapshot.variables.get(name) for name in (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES))
-    name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
-    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES) or snapshot.mask.raw
-    if outer is None or not inner:
-        return
-    shown, lost = stacked(outer, inner)
-    # Each shows what its masks leave, at most: fewer may be all that the machine has.
-    fewer = snapshot.device_count == len(snapshot.mask.entries) < shown
-    shows = counted(shown, "device") + " at most" * bool(shown)
-    if lost or shown < snapshot.device_count or fewer:
-        yield Finding(
-            code="masks-stacked",
-            reason=f"{ROCR_VISIBLE_DEVICES}={quoted(outer)} acts first, and {name}={quoted(inner)} counts, from 0, "
-            f"inside what it leaves: ROCm shows {shows}, and torch counts {snapshot.device_count}",
-            remedy=f"set one of them alone, or count in {name} from 0 inside what {ROCR_VISIBLE_DEVICES} leaves",
-        )
-
-
-def rocm_reads_otherwise(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
-    """Tell both counts where torch and ROCm read one mask differently, as far as its text alone shows it."""
-    snapshot, count = case.snapshot, case.snapshot.device_count
-    if not snapshot.hip_build or not wants_cuda(case) or snapshot.refusal:
-        return
-    mask, rocr, hip = (snapshot.mask, *map(snapshot.variables.get, (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)))
-    inner = hip or snapshot.variables.get(CUDA_VISIBLE_DEVICES)
-    if rocr is not None and inner:
-        return  # of masks that are stacked another rule tells
-    if mask.raw == "" and count == 0 and (rocr is None or rocr_entries(rocr)):
-        yield Finding(
-            code="count-disagrees",
-            reason=f"torch counts 0 devices under {mask.variable}='', and ROCm, which takes an empty mask as unset, "
-            "shows all that no other hides",
-            remedy=f"write {mask.variable}=-1 to hide every device, or unset it",
-        )
-    elif rocr is not None:
-        entries = rocr_entries(rocr)
-        if count > len(entries):
-            yield _read_otherwise(count, ROCR_VISIBLE_DEVICES, rocr, entries, entries)
-    elif inner:
-        entries = hip_entries(inner)
-        if count > len(entries) or count == len(mask.entries) < len(entries):
-            name = HIP_VISIBLE_DEVICES if hip else CUDA_VISIBLE_DEVICES
-            yield _read_otherwise(count, name, inner, entries, mask.entries)
-
-
-def _read_otherwise(count: int, name: str, raw: str, here: Sequence[int | str], meant: Sequence[int | str]) -> Finding:
-    """Tell that torch counts *count* under a mask, and ROCm finds *here*; *meant* is what to write in plain numbers."""
-    plain = ",".join(map(str, meant[:_MOST_SHOWN])) if all(isinstance(entry, int) for entry in meant) else ""
-    if plain and plain == raw:
-        rule, remedy = "this torch does not read that mask", f"use {HIP_VISIBLE_DEVICES} in its place, which it reads"
-    elif name == ROCR_VISIBLE_DEVICES:
-        rule = "ROCr reads the entries, and torch counts the commas alone, if it reads that mask at all"
-        remedy = f"write {name}={plain}" if plain else f"unset it; {HIP_VISIBLE_DEVICES}=-1 hides every device"
-    else:
-        rule = "ROCm takes numbers in their shortest spelling, without blanks, and skips one that comes again"
-        remedy = f"write {name}={plain}" if plain else f"list numbers, each once: {name}=0,1"
-    shows = f"{len(here)} at most" if here else "none"
-    reason = f"torch counts {counted(count, 'device')} under {name}={quoted(raw)}, and ROCm shows {shows}: {rule}"
-    return Finding(code="count-disagrees", reason=reason, remedy=remedy)

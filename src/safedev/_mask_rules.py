@@ -6,6 +6,7 @@ from safedev._diagnosis import Finding
 from safedev._mask import CUDA_VISIBLE_DEVICES, rewriting
 from safedev._request import request_for
 from safedev._resolve import resolve
+from safedev._rocm import HIP_VISIBLE_DEVICES, hip_end
 from safedev._snapshot import expected_devices, late, overtaken, visible_devices
 from safedev._text import counted, quoted, state
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _OF_THIS_PROCESS = request_for("cuda")
+
+_BY_ROCM = frozenset({"count-disagrees", "masks-stacked"})  # on a build for HIP: what its own grammar makes of a mask
 
 REFUSALS = frozenset({"device-unusable", "driver-unusable"})
 """Codes of findings about a device that is there, by the right ordinal, and refuses."""
@@ -85,6 +88,8 @@ def mask_defects(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]
     if not wants_cuda(case) or "mask-too-late" in codes(found):
         return  # whatever is wrong with it, it is not what hides a device here
     mask = case.snapshot.mask
+    if case.snapshot.hip_build and (codes(found) & _BY_ROCM or hip_end(mask.raw or "") is None):
+        return  # the words are of CUDA's grammar, and HIP's differs
     for defect in mask.defects[-1:]:
         start, end = defect.span
         entry = quoted((mask.raw or "")[start:end])
@@ -194,15 +199,28 @@ def _what_is_here(entry: int | str, machine: int, fits: int, instances: Sequence
 
 
 def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
-    mask = case.snapshot.mask
-    hip = " (torch says so; ROCm takes an empty one as unset)" if case.snapshot.hip_build and mask.raw == "" else ""
-    elsewhere = codes(found) & {"mask-too-late", "no-cuda-device"}
-    if case.device is None and mask.hides_all and wants_cuda(case) and not elsewhere:
-        yield Finding(
-            code="mask-hides-all",
-            reason=f"{mask.variable}={quoted(mask.raw or '')} hides every device{hip}",
-            remedy=f"unset {mask.variable}, or list the devices to use: {mask.variable}=0",
-        )
+    mask, count = case.snapshot.mask, case.snapshot.device_count
+    if (
+        case.device is not None
+        or count
+        or not mask.hides_all
+        or not wants_cuda(case)
+        or "no-cuda-device" in codes(found)
+    ):
+        return
+    hip, unset = "", f"unset {mask.variable}, or "
+    if case.snapshot.hip_build and mask.raw == "":
+        hip = " (torch says so; ROCm takes an empty one as unset)"
+        cuda = case.snapshot.variables.get(CUDA_VISIBLE_DEVICES)
+        if mask.variable == HIP_VISIBLE_DEVICES and cuda:
+            if codes(found) & _BY_ROCM:
+                return
+            hip, unset = f"{hip[:-1]}, and reads {CUDA_VISIBLE_DEVICES}={quoted(cuda)} in its place)", ""
+    yield Finding(
+        code="mask-hides-all",
+        reason=f"{mask.variable}={quoted(mask.raw or '')} hides every device{hip}",
+        remedy=f"{unset}list the devices to use: {mask.variable}=0",
+    )
 
 
 def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:

@@ -121,6 +121,7 @@ def _cause(code: str) -> str:
 
 _HIDING = frozenset({"mask-hides-all", "mask-unreadable", "mask-repeated", "mask-unknown-device"})
 _CAUSES = {
+    "count-disagrees": "torch and ROCm read the mask differently",
     "driver-unusable": "the driver cannot be used",
     "mask-mig": "not all that the mask lists is shown",
     "mask-misspelled": "the mask's name is misspelled",

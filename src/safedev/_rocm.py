@@ -53,6 +53,14 @@ def hip_entries(raw: str) -> list[int | str]:
     return list(entries)
 
 
+def hip_end(raw: str) -> int | None:
+    """Position, from 0, of the entry at which the HIP runtime ends the list; None: it reads them all."""
+    tokens = enumerate(raw.split(","))
+    return next(
+        (n for n, token in tokens if "GPU-" not in token and not re.fullmatch(r"0|[1-9][0-9]{0,9}", token)), None
+    )
+
+
 def stacked(rocr: str, inner: str) -> tuple[int, list[int]]:
     """Put a mask of HIP's, or CUDA's, inside one of ROCr's.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safedev import _count_rules, _host_rules, _mask_rules
+from safedev import _count_rules, _host_rules, _mask_rules, _rocm_rules
 from safedev._diagnosis import Diagnosis, Finding, describe_visible
 from safedev._mask_rules import codes, first, use_one_of, wants_cuda
 from safedev._quick import changed, quickly
@@ -222,8 +222,8 @@ RULES: tuple[Rule, ...] = (
     _host_rules.nothing_there,
     _mask_rules.too_late,
     _mask_rules.not_in_force,
-    _count_rules.stacked_masks,
-    _count_rules.rocm_reads_otherwise,
+    _rocm_rules.stacked_masks,
+    _rocm_rules.rocm_reads_otherwise,
     _mask_rules.mask_defects,
     _mask_rules.one_device_twice,
     _mask_rules.unknown_entry,

@@ -202,8 +202,8 @@ NO_DEVICE = {"devices": [], "device_count": 0, "past_end": None}
             id="a-fault-besides",
         ),
         pytest.param(
-            "1 device, usable; this process would use cuda:0; fault: count-disagrees",
-            report("sound", findings=[finding(code="count-disagrees")]),
+            "1 device, usable; this process would use cuda:0; fault: out-of-range",
+            report("sound", findings=[finding(code="out-of-range")]),
             id="a-fault-without-words",
         ),
         pytest.param(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safedev._rocm import hip_entries, rocr_entries, stacked
+from safedev._rocm import hip_end, hip_entries, rocr_entries, stacked
 
 
 # Source: ROCR-Runtime, amd_filter_device.cpp.
@@ -52,6 +52,23 @@ def test_hip_reads_its_mask(raw: str, entries: list[int | str]) -> None:
     repeats.
     """
     assert entries == hip_entries(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "end"),
+    [
+        pytest.param("0,0,GPU-ab", None, id="all-are-read"),
+        pytest.param("0, 1", 1, id="a-blank"),
+        pytest.param("0,1,01,2", 2, id="a-leading-zero"),
+        pytest.param("", 0, id="nothing"),
+        pytest.param("0,99999999999", 1, id="more-digits-than-a-number-has"),
+    ],
+)
+def test_the_entry_that_ends_hips_list_is_found(raw: str, end: int | None) -> None:
+    """
+    The first one that the HIP runtime does not read, by its place.
+    """
+    assert end == hip_end(raw)
 
 
 @pytest.mark.parametrize(

@@ -357,6 +357,22 @@ SITUATIONS = [
     pytest.param(
         "no-cuda-device",
         "cuda",
+        seen(0, "-1", cuda_build=None),
+        ["this build of torch has no CUDA"],
+        "cpu",
+        id="no-cuda-device-nor-build-under-a-mask-that-hides",
+    ),
+    pytest.param(
+        "no-cuda-device",
+        "cuda",
+        seen(0, "0-3", physical_count=0),
+        ["no CUDA device in this machine or container, and no mask hides one"],
+        "cpu",
+        id="no-cuda-device-whatever-the-mask",
+    ),
+    pytest.param(
+        "no-cuda-device",
+        "cuda",
         seen(0, isolation=Isolation(on_bus=4, loaded=True, nodes=())),
         ["4 NVIDIA devices on its bus", "given none"],
         "cpu",
@@ -441,6 +457,14 @@ SITUATIONS = [
     ),
     pytest.param(
         "device-unusable",
+        0,
+        replace(rocm(1), refusal="HIP error: out of memory", refused=("cuda:0",)),
+        ["the device is there", "out of memory"],
+        "cpu",
+        id="device-unusable-of-rocm-without-memory",
+    ),
+    pytest.param(
+        "device-unusable",
         2,
         seen(2, driver_count=2, refusal="invalid device ordinal", refused=("cuda:2",)),
         ["the driver shows 2 devices"],
@@ -467,6 +491,9 @@ SITUATIONS = [
     pytest.param("mask-hides-all", "cuda", seen(0, "-1"), ["'-1'"], None, id="mask-hides-all-by-minus-one"),
     pytest.param("mask-unreadable", 0, seen(0, "all"), ["'all'"], None, id="mask-unreadable"),
     pytest.param("mask-repeated", 0, seen(0, "0,1,0"), ["'0'"], None, id="mask-repeated"),
+    pytest.param(
+        "mask-unreadable", 0, rocm(0, HIP_VISIBLE_DEVICES="all"), ["'all'"], None, id="mask-unreadable-by-hip"
+    ),
     pytest.param(
         "mask-unknown-device",
         1,
@@ -1015,6 +1042,8 @@ TWINS = [
     pytest.param("no-cuda-device", None, seen(0), id="no-cuda-device:the-cpu-is-welcome"),
     pytest.param("no-cuda-device", 3, seen(1), id="no-cuda-device:there-is-one"),
     pytest.param("no-cuda-device", 0, seen(0, ""), id="no-cuda-device:hidden"),
+    pytest.param("no-cuda-device", 0, seen(0, "0,0", physical_count=2), id="no-cuda-device:hidden-by-mistake"),
+    pytest.param("no-cuda-device", 0, rocm(0, "0,0"), id="no-cuda-device:rocm-shows-one"),
     pytest.param("no-cuda-device", "xpu", seen(0), id="no-cuda-device:another-kind"),
     pytest.param("torch-without-cuda", "cuda", seen(0, physical_count=4), id="torch-without-cuda:it-has"),
     pytest.param(
@@ -1058,10 +1087,26 @@ TWINS = [
     pytest.param("mask-hides-all", 0, seen(0, "0,0"), id="mask-hides-all:by-mistake"),
     pytest.param("mask-hides-all", None, seen(0, ""), id="mask-hides-all:on-purpose"),
     pytest.param("mask-hides-all", "xpu", seen(0, ""), id="mask-hides-all:another-kind"),
+    pytest.param("mask-hides-all", 0, seen(0, "-1", cuda_build=None), id="mask-hides-all:no-cuda-in-torch"),
+    pytest.param("mask-hides-all", 0, seen(0, "-1", physical_count=0), id="mask-hides-all:nothing-to-hide"),
+    # torch 2.6 and later counts by ROCr's mask alone, where HIP's is unset.
+    pytest.param("mask-hides-all", 5, rocm(2, "", ROCR_VISIBLE_DEVICES="0,1"), id="mask-hides-all:it-is-not-read"),
     pytest.param("mask-hides-all", 1, seen(1, "", driver_count=1, physical_count=1), id="mask-hides-all:set-too-late"),
     pytest.param("mask-unreadable", 0, seen(1, "1gpu"), id="mask-unreadable:suffix"),
     pytest.param("mask-unreadable", "xpu", seen(0, "all"), id="mask-unreadable:another-kind"),
     pytest.param("mask-repeated", 2, seen(2, "0,10"), id="mask-repeated:not-by-text"),
+    # https://github.com/ROCm/clr, rocdevice.cpp: HIP skips a repeated entry, and numbers and UUIDs may mix.
+    pytest.param("mask-repeated", 0, rocm(0, HIP_VISIBLE_DEVICES="0,0"), id="mask-repeated:hip-skips-it"),
+    pytest.param("mask-repeated", 1, rocm(1, HIP_VISIBLE_DEVICES="0,0"), id="mask-repeated:counted-by-rocm"),
+    pytest.param(
+        "mask-repeated", 2, rocm(2, "0,0", ROCR_VISIBLE_DEVICES="0,1"), id="mask-repeated:another-mask-is-read"
+    ),
+    pytest.param("mask-mixed", 1, rocm(1, HIP_VISIBLE_DEVICES="0,GPU-abc"), id="mask-mixed:hip-takes-both"),
+    pytest.param("mask-mixed", 2, rocm(2, HIP_VISIBLE_DEVICES="0,GPU-abc"), id="mask-mixed:counted-by-rocm"),
+    pytest.param("mask-unreadable", 1, rocm(1, HIP_VISIBLE_DEVICES="1;2"), id="mask-unreadable:told-by-hips-grammar"),
+    pytest.param(
+        "physical-index", 2, rocm(2, "2", ROCR_VISIBLE_DEVICES="0,1"), id="physical-index:masks-cut-each-other-short"
+    ),
     pytest.param("mask-unknown-device", 1, seen(1, "1", physical_count=2), id="mask-unknown-device:the-last"),
     pytest.param("mask-unknown-device", 1, seen(1, "7"), id="mask-unknown-device:machine-unknown"),
     pytest.param("mask-unknown-device", "xpu", seen(1, "7", physical_count=1), id="mask-unknown-device:another-kind"),
@@ -1151,6 +1196,9 @@ TWINS = [
         id="count-disagrees:stacked-masks-have-a-code",
     ),
     pytest.param("count-disagrees", "xpu", rocm(0, HIP_VISIBLE_DEVICES=""), id="count-disagrees:another-kind-on-rocm"),
+    pytest.param(
+        "count-disagrees", 0, rocm(0, "-1", HIP_VISIBLE_DEVICES=""), id="count-disagrees:the-mask-inside-hides-all"
+    ),
     # torch trims to what the machine has, and ROCm does too.
     pytest.param(
         "masks-stacked",
@@ -1359,7 +1407,7 @@ def test_every_code_has_a_twin() -> None:
             id="a-driver-that-is-new-enough",
         ),
         pytest.param(0, rocm(2, HIP_VISIBLE_DEVICES="0, 1"), "write HIP_VISIBLE_DEVICES=0,1", id="numbers-for-hip"),
-        pytest.param(0, rocm(0, HIP_VISIBLE_DEVICES="0,0,1"), "each once: HIP_VISIBLE_DEVICES=0,1", id="each-once"),
+        pytest.param(0, rocm(0, HIP_VISIBLE_DEVICES="0,0,1"), "write HIP_VISIBLE_DEVICES=0,1", id="each-once"),
         pytest.param(0, rocm(2, ROCR_VISIBLE_DEVICES="0x2,2"), "write ROCR_VISIBLE_DEVICES=2", id="numbers-for-rocr"),
         pytest.param(0, rocm(1, ROCR_VISIBLE_DEVICES=""), "HIP_VISIBLE_DEVICES=-1 hides", id="hidden-from-both"),
         pytest.param(
@@ -1464,6 +1512,261 @@ def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
     assert [remedy] == [finding.remedy for finding in found("negative-ordinal", -1, snapshot)]
 
 
+# https://github.com/ROCm/clr, rocdevice.cpp; https://github.com/ROCm/ROCR-Runtime, amd_filter_device.cpp
+@pytest.mark.parametrize(
+    ("snapshot", "codes", "difference", "remedy"),
+    [
+        pytest.param(
+            rocm(0, HIP_VISIBLE_DEVICES="0,0"),
+            ["count-disagrees"],
+            "shows 1 at most: torch takes an entry that comes again to hide every device, and ROCm skips it",
+            "write HIP_VISIBLE_DEVICES=0",
+            id="repeated",
+        ),
+        pytest.param(
+            rocm(1, HIP_VISIBLE_DEVICES="1;2"),
+            ["count-disagrees", "physical-index"],
+            "shows none: ROCm ends the list at '1;2'",
+            "write HIP_VISIBLE_DEVICES=1,2",
+            id="semicolon",
+        ),
+        pytest.param(
+            rocm(1, HIP_VISIBLE_DEVICES="0,GPU-abc"),
+            ["count-disagrees", "out-of-range"],
+            "torch ends the list where numbers and UUIDs meet, and ROCm takes both",
+            "name all devices in HIP_VISIBLE_DEVICES in one way: numbers, or UUIDs",
+            id="mixed",
+        ),
+        pytest.param(
+            rocm(0, HIP_VISIBLE_DEVICES=" GPU-abc"),
+            ["count-disagrees"],
+            "ROCm takes whatever has GPU- in it for a UUID",
+            "write HIP_VISIBLE_DEVICES=GPU-abc",
+            id="blank-before-a-uuid",
+        ),
+        pytest.param(
+            rocm(0, HIP_VISIBLE_DEVICES="-1GPU-abc"),
+            ["count-disagrees", "mask-hides-all"],
+            "ROCm takes whatever has GPU- in it for a UUID",
+            "unset it; HIP_VISIBLE_DEVICES=-1 hides every device",
+            id="a-uuid-behind-a-negative-number",
+        ),
+        pytest.param(
+            rocm(0, "1", HIP_VISIBLE_DEVICES=""),
+            ["count-disagrees"],
+            "reads CUDA_VISIBLE_DEVICES='1' in its place and shows 1 at most",
+            "write HIP_VISIBLE_DEVICES=-1 to hide every device, or HIP_VISIBLE_DEVICES=1 to use them",
+            id="empty-and-one-inside",
+        ),
+        pytest.param(
+            rocm(0, "0,GPU-abc", HIP_VISIBLE_DEVICES=""),
+            ["count-disagrees"],
+            "shows 2 at most",
+            "write HIP_VISIBLE_DEVICES=-1 to hide every device, or list numbers in it, each once",
+            id="empty-and-a-mixed-one-inside",
+        ),
+        pytest.param(
+            rocm(0, "-1", HIP_VISIBLE_DEVICES=""),
+            ["mask-hides-all"],
+            "reads CUDA_VISIBLE_DEVICES='-1' in its place",
+            "list the devices to use: HIP_VISIBLE_DEVICES=0",
+            id="empty-and-one-inside-that-hides-all",
+        ),
+        pytest.param(
+            rocm(1, ROCR_VISIBLE_DEVICES="0-3"),
+            ["count-disagrees", "out-of-range"],
+            "torch counts the commas",
+            "write ROCR_VISIBLE_DEVICES=0,1,2,3",
+            id="rocr-range",
+        ),
+        pytest.param(
+            rocm(1, ROCR_VISIBLE_DEVICES="none"),
+            ["count-disagrees", "out-of-range"],
+            "shows none",
+            "unset it; HIP_VISIBLE_DEVICES=-1 hides every device",
+            id="rocr-none",
+        ),
+        pytest.param(
+            rocm(1, ROCR_VISIBLE_DEVICES="all"),
+            ["count-disagrees", "out-of-range"],
+            "shows none",
+            "unset ROCR_VISIBLE_DEVICES, or list numbers in it, each once",
+            id="rocr-all",
+        ),
+        pytest.param(
+            rocm(3, ROCR_VISIBLE_DEVICES="gpu-ab,1,1"),
+            ["count-disagrees", "out-of-range"],
+            "shows 2 at most",
+            "name all devices in ROCR_VISIBLE_DEVICES in one way: numbers, or UUIDs",
+            id="rocr-mixed",
+        ),
+        pytest.param(
+            rocm(4, ROCR_VISIBLE_DEVICES="0,0"),
+            ["count-disagrees", "out-of-range"],
+            "this torch does not read that mask",
+            "use HIP_VISIBLE_DEVICES in its place, which it reads (0)",
+            id="rocr-is-not-read",
+        ),
+        pytest.param(
+            rocm(4, ROCR_VISIBLE_DEVICES="all"),
+            ["count-disagrees", "out-of-range"],
+            "this torch does not read that mask",
+            "use HIP_VISIBLE_DEVICES in its place, which it reads",
+            id="rocr-is-not-read-and-names-nothing",
+        ),
+        pytest.param(
+            rocm(2, "0,0", ROCR_VISIBLE_DEVICES="0,1"),
+            ["masks-stacked"],
+            "ROCm shows 1 device at most, and torch counts 2",
+            "set one of them alone (ROCR_VISIBLE_DEVICES=0,1 or CUDA_VISIBLE_DEVICES=0), or count in "
+            "HIP_VISIBLE_DEVICES from 0 inside what ROCR_VISIBLE_DEVICES leaves",
+            id="stacked-and-repeated",
+        ),
+        pytest.param(
+            rocm(2, "2", ROCR_VISIBLE_DEVICES="0,1"),
+            ["masks-stacked"],
+            "ROCm shows 0 devices, and torch counts 2",
+            "set one of them alone, or count in HIP_VISIBLE_DEVICES from 0 inside what ROCR_VISIBLE_DEVICES leaves",
+            id="stacked-and-lost",
+        ),
+        pytest.param(
+            rocm(1, HIP_VISIBLE_DEVICES="0", ROCR_VISIBLE_DEVICES="-1"),
+            ["masks-stacked"],
+            "ROCm shows 0 devices, and torch counts 1",
+            "set one of them alone (HIP_VISIBLE_DEVICES=-1 or HIP_VISIBLE_DEVICES=0)",
+            id="stacked-and-nothing-left",
+        ),
+        pytest.param(
+            rocm(1, HIP_VISIBLE_DEVICES="0", ROCR_VISIBLE_DEVICES=""),
+            ["masks-stacked"],
+            "ROCm shows 0 devices",
+            "set one of them alone (HIP_VISIBLE_DEVICES=-1 or HIP_VISIBLE_DEVICES=0)",
+            id="stacked-and-empty",
+        ),
+        pytest.param(
+            rocm(1, "all", ROCR_VISIBLE_DEVICES="all"),
+            ["masks-stacked"],
+            "ROCm shows 0 devices",
+            "unset both, or list numbers in one of them, each once",
+            id="stacked-and-unreadable",
+        ),
+        pytest.param(
+            rocm(0, "1", ROCR_VISIBLE_DEVICES="2,3", HIP_VISIBLE_DEVICES=""),
+            ["masks-stacked"],
+            "ROCm shows 1 device at most, and torch counts 0",
+            "unset HIP_VISIBLE_DEVICES, and set one of the others alone, or count in HIP_VISIBLE_DEVICES from 0 "
+            "inside what ROCR_VISIBLE_DEVICES leaves",
+            id="stacked-and-hip-is-empty",
+        ),
+        # torch/cuda/__init__.py, _parse_visible_devices: it raises where HIP's mask is the longer one.
+        pytest.param(
+            replace(
+                rocm(0, ROCR_VISIBLE_DEVICES="0,1", HIP_VISIBLE_DEVICES="0,1,-1"),
+                count_evidence="RuntimeError: HIP_VISIBLE_DEVICES contains more devices than ROCR_VISIBLE_DEVICES",
+            ),
+            ["masks-stacked"],
+            "ROCm shows 2 devices at most, and torch counts 0",
+            "set one of them alone (ROCR_VISIBLE_DEVICES=0,1 or HIP_VISIBLE_DEVICES=0,1), or count in "
+            "HIP_VISIBLE_DEVICES from 0 inside what ROCR_VISIBLE_DEVICES leaves",
+            id="stacked-and-longer",
+        ),
+    ],
+)
+def test_a_mask_of_rocm_has_one_truth(snapshot: Snapshot, codes: list[str], difference: str, remedy: str) -> None:
+    """
+    One finding tells where torch and ROCm part, and writes what was meant; no other one contradicts it.
+    """
+    findings = judge(request_for(snapshot.device_count), snapshot).findings
+
+    assert codes == [finding.code for finding in findings]
+    assert difference in findings[0].reason
+    assert remedy == findings[0].remedy
+
+
+def test_the_entry_that_ends_the_list_of_rocm_is_marked() -> None:
+    """
+    The caret stands under the first entry that HIP does not read, though torch reads it.
+    """
+    lines = judge(request_for(0), rocm(3, HIP_VISIBLE_DEVICES="0,01,2")).render().splitlines()
+
+    assert "01" == "".join(a for a, b in zip(lines[1], lines[2], strict=False) if b == "^")
+
+
+def test_a_mask_of_rocm_that_torch_does_not_show_is_not_marked() -> None:
+    """
+    What is wrong with ROCr's mask has no place in that which is shown.
+    """
+    (finding,) = found("count-disagrees", 0, rocm(2, "", ROCR_VISIBLE_DEVICES="0,0"))
+
+    assert finding.span is None
+
+
+def test_devices_of_amd_are_not_looked_for_with_nvidias_tool() -> None:
+    """
+    Where a mask of HIP's may hide them, ROCm's own tool lists them.
+    """
+    (finding,) = found("no-cuda-device", "cuda", rocm(0, HIP_VISIBLE_DEVICES="7"))
+
+    assert "rocm-smi" in finding.remedy
+    assert "nvidia" not in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("preferred", "snapshot", "codes"),
+    [
+        pytest.param(
+            "cuda", seen(0, "0-3", cuda_build=None), ["no-cuda-device", "mask-unreadable"], id="no-cuda-in-torch"
+        ),
+        pytest.param("cuda", seen(0, "0,0", physical_count=0), ["no-cuda-device", "mask-repeated"], id="no-device"),
+        pytest.param("cuda", seen(0, "-1", physical_count=0), ["no-cuda-device"], id="no-device-to-hide"),
+        pytest.param(
+            "cuda",
+            seen(0, "0-3", cuda_build=None, physical_count=2),
+            ["torch-without-cuda", "mask-unreadable"],
+            id="no-cuda-in-torch-and-devices",
+        ),
+        pytest.param(None, seen(0, "-1", cuda_build=None), [], id="the-cpu-is-welcome"),
+        pytest.param(
+            "cuda", seen(0, "-1", physical_count=0, forked=True), ["driver-unusable", "mask-hides-all"], id="forked"
+        ),
+    ],
+)
+def test_the_mask_is_not_blamed_where_it_hides_nothing(preferred: object, snapshot: Snapshot, codes: list[str]) -> None:
+    """
+    That torch has no CUDA, or the machine no device, comes before a fault of the mask, and that a mask hides them all
+    is not said.
+    """
+    assert codes == codes_of(preferred, snapshot)
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        pytest.param("580.65.06", "the driver shows 2 of them to one process (from driver R570 on", id="from-r570-on"),
+        pytest.param("535.261.03", "the driver shows 1 of them to one process (before driver R570", id="before-r570"),
+        pytest.param("", "hangs on its release (before driver R570: one at most; from driver R570 on", id="unknown"),
+    ],
+)
+def test_as_many_instances_are_told_as_the_driver_shows(release: str, words: str) -> None:
+    """
+    Three instances in two GPU instances: two of them from R570 on, and one before, by NVIDIA's guide to MIG.
+    """
+    (finding,) = found("mask-mig", 1, divided(1, (2, (ONE, TWO, THREE)), mask="0", driver_release=release))
+
+    assert "it has 3 instances" in finding.reason
+    assert words in finding.reason
+
+
+def test_of_several_divided_devices_one_with_instances_is_named() -> None:
+    """
+    What is to be written is the same as where the counts are told.
+    """
+    snapshot = divided(2, (0, ()), (1, (TWO,)), driver_release="580.65.06")
+    remedies = {finding.remedy for finding in judge(request_for(2), snapshot).findings}
+
+    assert {f"name an instance by UUID: CUDA_VISIBLE_DEVICES={TWO}"} == remedies
+
+
 def test_a_remedy_of_two_reasons_is_printed_once() -> None:
     """
     A device in MIG mode explains both an ordinal that is none and two counts.
@@ -1507,62 +1810,6 @@ def test_the_memory_of_a_device_of_amd_is_shown_by_its_own_tool() -> None:
     snapshot = replace(rocm(1), refusal="HIP error: out of memory", refused=("cuda:0",))
 
     assert found("device-unusable", 0, snapshot)[0].remedy.startswith("run rocm-smi ")
-
-
-@pytest.mark.parametrize(
-    ("release", "words"),
-    [
-        pytest.param("580.65.06", "the driver shows 2 of them to one process (from driver R570 on", id="from-r570-on"),
-        pytest.param("535.261.03", "the driver shows 1 of them to one process (before driver R570", id="before-r570"),
-        pytest.param("", "hangs on its release (before driver R570: one at most; from driver R570 on", id="unknown"),
-    ],
-)
-def test_as_many_instances_are_told_as_the_driver_shows(release: str, words: str) -> None:
-    """
-    Three instances in two GPU instances: two of them from R570 on, and one before, by NVIDIA's guide to MIG.
-    """
-    (finding,) = found("mask-mig", 1, divided(1, (2, (ONE, TWO, THREE)), mask="0", driver_release=release))
-
-    assert "it has 3 instances" in finding.reason
-    assert words in finding.reason
-
-
-def test_of_several_divided_devices_one_with_instances_is_named() -> None:
-    """
-    What is to be written is the same as where the counts are told.
-    """
-    snapshot = divided(2, (0, ()), (1, (TWO,)), driver_release="580.65.06")
-    remedies = {finding.remedy for finding in judge(request_for(2), snapshot).findings}
-
-    assert {f"name an instance by UUID: CUDA_VISIBLE_DEVICES={TWO}"} == remedies
-
-
-@pytest.mark.parametrize(
-    ("preferred", "snapshot", "codes"),
-    [
-        pytest.param(
-            "cuda", seen(0, "0-3", cuda_build=None), ["no-cuda-device", "mask-unreadable"], id="no-cuda-in-torch"
-        ),
-        pytest.param("cuda", seen(0, "0,0", physical_count=0), ["no-cuda-device", "mask-repeated"], id="no-device"),
-        pytest.param("cuda", seen(0, "-1", physical_count=0), ["no-cuda-device"], id="no-device-to-hide"),
-        pytest.param(
-            "cuda",
-            seen(0, "0-3", cuda_build=None, physical_count=2),
-            ["torch-without-cuda", "mask-unreadable"],
-            id="no-cuda-in-torch-and-devices",
-        ),
-        pytest.param(None, seen(0, "-1", cuda_build=None), [], id="the-cpu-is-welcome"),
-        pytest.param(
-            "cuda", seen(0, "-1", physical_count=0, forked=True), ["driver-unusable", "mask-hides-all"], id="forked"
-        ),
-    ],
-)
-def test_the_mask_is_not_blamed_where_it_hides_nothing(preferred: object, snapshot: Snapshot, codes: list[str]) -> None:
-    """
-    That torch has no CUDA, or the machine no device, comes before a fault of the mask, and that a mask hides them all
-    is not said.
-    """
-    assert codes == codes_of(preferred, snapshot)
 
 
 def test_of_several_defects_the_one_that_decides_is_named() -> None:
@@ -1629,6 +1876,12 @@ def test_the_most_specific_reason_comes_first() -> None:
             id="in-doubt",
         ),
         pytest.param(1, seen(0, forked=True), "cuda:1 cannot be used: CUDA cannot start in this process", id="forked"),
+        pytest.param(
+            None,
+            seen(0, driver_cuda=11040, physical_count=1),
+            "no CUDA device can be used: CUDA cannot start in this process",
+            id="unusable-without-a-wish",
+        ),
         pytest.param(
             "cuda",
             seen(2, launch=launched(3, 4), sharing=SHARED),

@@ -7,6 +7,8 @@ import torch
 
 import safedev
 from safedev import _nvml
+from safedev._collect import collect
+from safedev._rocm import hip_entries, rocr_entries
 from safedev.testing._environment import in_environment
 
 GPUS = 4
@@ -53,7 +55,7 @@ def disagreement(variables: dict[str, str]) -> tuple[int, str]:
         pytest.param(
             {"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "1"},
             0,
-            "all that no other hides",
+            "shows 1 at most",
             id="hip-falls-through",
         ),
     ],
@@ -86,3 +88,49 @@ def test_where_both_read_alike_nothing_is_said(variables: dict[str, str]) -> Non
     A sound mask is no finding.
     """
     assert "" == disagreement(variables)[1]
+
+
+@pytest.mark.parametrize(
+    ("variables", "status"),
+    [
+        pytest.param({"HIP_VISIBLE_DEVICES": "0,0"}, 1, id="a-fault-of-the-mask"),
+        pytest.param({"ROCR_VISIBLE_DEVICES": "0,0"}, 0, id="a-mask-that-torch-does-not-parse"),
+        pytest.param({"HIP_VISIBLE_DEVICES": ""}, 0, id="an-empty-mask"),
+    ],
+)
+def test_a_mask_that_torch_cannot_read_is_a_fault_in_the_audit(variables: dict[str, str], status: int) -> None:
+    """
+    As any defect of a mask is; that the counts differ is by itself a warning.
+    """
+    with in_environment(variables):
+        report = collect(allocate=False)
+    levels = [finding["level"] for finding in report["findings"] if finding["code"] == "count-disagrees"]
+
+    assert ["fault" if status else "warning"] == levels
+    assert status == report["status"]
+
+
+# By hand: what each mask was meant to name, and what ROCm makes of what is to be written; four devices.
+@pytest.mark.parametrize(
+    ("variables", "written", "meant"),
+    [
+        pytest.param({"HIP_VISIBLE_DEVICES": "0,0"}, {"HIP_VISIBLE_DEVICES": "0"}, [0], id="hip-repeated"),
+        pytest.param({"HIP_VISIBLE_DEVICES": "1;2"}, {"HIP_VISIBLE_DEVICES": "1,2"}, [1, 2], id="hip-semicolon"),
+        pytest.param({"HIP_VISIBLE_DEVICES": "0-2"}, {"HIP_VISIBLE_DEVICES": "0,1,2"}, [0, 1, 2], id="hip-range"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "+1,2"}, {"CUDA_VISIBLE_DEVICES": "1,2"}, [1, 2], id="cuda-sign"),
+        pytest.param({"ROCR_VISIBLE_DEVICES": "0,x,1"}, {"ROCR_VISIBLE_DEVICES": "0,1"}, [0, 1], id="rocr-junk"),
+    ],
+)
+def test_what_is_to_be_written_is_read_alike(
+    variables: dict[str, str], written: dict[str, str], meant: list[int]
+) -> None:
+    """
+    Under it torch counts what ROCm shows, and nothing is left to say.
+    """
+    with in_environment(variables):
+        remedies = [one.remedy for one in safedev.diagnose(3).findings if one.code == "count-disagrees"]
+    ((name, text),) = written.items()
+
+    assert [f"write {name}={text}"] == remedies
+    assert (len(meant), "") == disagreement(written)
+    assert meant == (rocr_entries if name.startswith("ROCR") else hip_entries)(text)
