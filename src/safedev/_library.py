@@ -55,6 +55,15 @@ def environment(name: str) -> str | None:
     return None if value is None else os.fsdecode(value)
 
 
+def loads(name: str) -> bool:
+    """Whether the library *name* can be had here; it is loaded, if it was not yet, and nothing in it is called."""
+    try:
+        ctypes.CDLL(name) if sys.platform == "win32" else dlopen(name, os.RTLD_NOW)
+    except OSError:
+        return False
+    return True
+
+
 def loaded(name: str) -> int | None:
     """Handle of the library *name*, if something in this process has loaded it; it is not loaded for the asking."""
     if sys.platform == "win32":

@@ -43,7 +43,9 @@ def cuda_version() -> int | None:
 def count() -> int | None:
     """How many devices the machine has that this process may ask NVML about; None where NVML does not answer."""
     started = _library.ask(NAME, "nvmlDeviceGetCount_v2")  # where torch has counted by it: it does answer
-    return started[1] if started is not None and started[0] == 0 else _bounded(lambda: _started(_count))
+    if started is not None and started[0] == 0:
+        return started[1]
+    return _bounded(lambda: _started(_count)) if _library.loads(NAME) else None  # no thread for what is not there
 
 
 def inventory() -> tuple[PhysicalDevice, ...] | None:

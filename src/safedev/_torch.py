@@ -166,21 +166,36 @@ def _count(mask: Mask) -> tuple[int, str, int | None]:
     The count is 0 where that CUDA is too old for this build.
     """
     build = torch.version.cuda
-    serves = _nvml.cuda_version() if build else None
+    silent = mask.hides_all if build else not torch.version.hip  # torch counts 0 before it asks anybody
+    serves = _nvml.cuda_version() if build and not silent else None
     count, evidence = 0, ""
     # Where NVML has started, and answers, torch counts by it, and warns only where it looks for UUIDs.
     plain = serves is not None and not (mask.raw or "").startswith(("GPU-", "MIG-"))
-    if plain:
+    if silent or plain:
         count, evidence = _count_or_error()
     # An NVML that fails after all is taken for one that never came.
-    if not count and not (plain and not evidence and (mask.hides_all or _nvml.count() == 0)):
-        count, evidence = _count_and_warnings()
+    if not count and not (silent or (plain and not evidence and _nvml.count() == 0)):
+        count, evidence = _count_and_warnings() if torch.version.hip or may_warn() else _count_or_error()
         serves = _nvml.cuda_version() if build and count else None
     if not count:
         return 0, evidence[: 8 * LIMIT], None
     if too_old(serves, build):  # before devices are refused, the library that torch will use has the last word
         serves = _driver.cuda_version() or serves
     return (0 if too_old(serves, build) else count), evidence[: 8 * LIMIT], serves
+
+
+def may_warn() -> bool:
+    """Whether a CUDA build of torch has anything to warn of while it counts: a library of the driver is there.
+
+    torch loads the same ones for it. Where it finds none, it counts 0 and says nothing. Catching a warning, even none,
+    makes Python forget which warnings of the program it has shown already.
+
+    Source:
+        ``torch/cuda/__init__.py``, ``_device_count_nvml``; ``c10/cuda/CUDAFunctions.cpp``, ``device_count_impl``, which
+        takes a driver that is missing for no device; torch 2.4 to 2.14. CPython's ``Lib/warnings.py``,
+        ``_filters_mutated``: the record of what was shown holds until filters change, and a catcher changes them twice.
+    """
+    return any(map(_library.loads, (_nvml.NAME, _driver.NAME)))
 
 
 def _count_or_error() -> tuple[int, str]:

@@ -173,6 +173,36 @@ def test_choosing_leaves_nothing_behind(rig: Any) -> None:
     assert seen["before"] == seen["after"]
 
 
+def chooses_in_a_loop() -> None:
+    import warnings
+
+    import safedev
+
+    warnings.simplefilter("default")
+    for _ in range(3):
+        warnings.warn("the program's own", stacklevel=1)
+        safedev.select_device()
+
+
+@pytest.mark.parametrize(
+    ("machine", "env", "shown"),
+    [
+        pytest.param("bare", {}, 1, id="no-driver"),
+        pytest.param("full", {"CUDA_VISIBLE_DEVICES": "-1"}, 1, id="all-hidden"),
+        pytest.param("full", {}, 2, id="nvml-starts-in-the-first-count"),
+    ],
+)
+def test_a_program_that_chooses_again_and_again_is_warned_as_ever(
+    rig: Any, machine: str, env: dict[str, str], shown: int
+) -> None:
+    """
+    Python shows the warning of a line once; and once more after the first count, where torch may warn of NVML.
+    """
+    result = rig.call(chooses_in_a_loop, gpus=4, machine=machine, env=env)
+
+    assert ["the program's own"] * shown == [warning.message for warning in result.warnings]
+
+
 def in_a_child() -> int:
     import os
 

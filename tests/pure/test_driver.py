@@ -290,6 +290,15 @@ def test_a_library_is_not_loaded_for_the_asking() -> None:
     assert "[None, None, None] False\n" == told
 
 
+@on_linux
+def test_a_library_that_is_here_loads() -> None:
+    """
+    The C library is, and one that nobody made is not.
+    """
+    assert _library.loads("libc.so.6")
+    assert not _library.loads("libno-such-library.so.1")
+
+
 def test_a_system_without_the_flag_has_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Where a library cannot be looked for without loading it, it counts as not loaded.

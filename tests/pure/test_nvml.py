@@ -43,6 +43,7 @@ class Library:
 def library(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> Library:
     stand_in = Library(**answers)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: stand_in)
+    monkeypatch.setattr(_library, "loads", lambda name: True)
     return stand_in
 
 
@@ -86,13 +87,10 @@ def test_nvml_is_shut_again(monkeypatch: pytest.MonkeyPatch, answers: dict[str, 
 
 def test_without_the_library_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A machine without NVIDIA's driver is no error.
+    A machine without NVIDIA's driver is no error, and no thread is started for it.
     """
-
-    def missing(name: str) -> None:
-        raise OSError(f"{name}: cannot open shared object file")
-
-    monkeypatch.setattr(ctypes, "CDLL", missing)
+    monkeypatch.setattr(_library, "loads", lambda name: False)
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail("a thread is started"))
 
     assert _nvml.count() is None
 
@@ -370,6 +368,7 @@ def test_nvml_that_never_returns_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     hung.answers["nvmlInit_v2"] = type("Hang", (), {"__int__": lambda _: int(released.wait(60))})()
     monkeypatch.setattr(_nvml, "SECONDS", 0.05)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: hung)
+    monkeypatch.setattr(_library, "loads", lambda name: True)
     installed(monkeypatch, Pynvml(nvmlInit=lambda: released.wait(60)))
     answer = question()
     released.set()
@@ -446,5 +445,18 @@ def test_without_nvml_there_are_no_vitals(monkeypatch: pytest.MonkeyPatch, answe
     No version, no CUDA, no device.
     """
     library(monkeypatch, **answers)
+
+    assert ("", None, {}) == _nvml.vitals()
+
+
+def test_without_the_library_there_are_no_vitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A machine without NVIDIA's driver is no error.
+    """
+
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
 
     assert ("", None, {}) == _nvml.vitals()

@@ -135,3 +135,21 @@ def test_variables_are_those_of_python(library: Path) -> None:
     code += 'print(json.dumps([_library.environment("SAFEDEV_TEST"), _library.environment("SAFEDEV_NONE")]))'
 
     assert ["1", None] == on_windows(library, code)
+
+
+def test_the_drivers_library_is_loaded_by_its_name_on_windows(library: Path) -> None:
+    """
+    As ctypes loads one there; a name that Windows does not find is an OSError.
+    """
+    code = """
+asked = []
+def CDLL(name):
+    asked.append(name)
+    if name != "nvcuda.dll":
+        raise FileNotFoundError(f"Could not find module '{name}' (or one of its dependencies)")
+ctypes.CDLL = CDLL
+from safedev import _nvml
+print(json.dumps([_library.loads(_nvml.NAME), _library.loads(_driver.NAME), asked]))
+"""
+
+    assert [False, True, ["nvml.dll", "nvcuda.dll"]] == on_windows(library, code)

@@ -6,6 +6,8 @@ import linecache
 import logging
 import os
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -855,3 +857,27 @@ def test_a_late_order_is_named_beside_the_mask(
         safedev.guard_visible_devices()
 
     assert named is (", or CUDA_DEVICE_ORDER," in str(caught[0].message))
+
+
+IN_A_LOOP = """
+import warnings
+import torch  # which changes filters, too
+import safedev
+for _ in range(3):
+    warnings.warn("the program's own")
+    safedev.select_device()
+"""
+
+
+@pytest.mark.skipif(
+    bool(torch.version.cuda or torch.version.hip), reason="this build of torch may warn while it counts"
+)
+def test_a_program_that_chooses_again_and_again_is_warned_once() -> None:
+    """
+    Python shows the warning of a line once; choosing a device on a build without CUDA does not change that.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", IN_A_LOOP], capture_output=True, text=True, timeout=120, check=True
+    )
+
+    assert 1 == done.stderr.count("the program's own")

@@ -12,21 +12,23 @@ from typing import Any
 import pytest
 import torch
 
-from safedev import _driver, _nvml, _torch
+from safedev import _driver, _library, _nvml, _torch
 from safedev._mask import parse_mask
 from safedev._request import request_for
 from safedev._snapshot import PhysicalDevice, Snapshot, Variables
 
+MAY_WARN = _torch.may_warn
 NOTHING: dict[str, Any] = {"is_available": lambda: False, "device_count": lambda: 0}
 
 
 @pytest.fixture(autouse=True)
 def sleeping_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build of torch for CUDA, a driver that sleeps, and NVML that is missing; a test says what differs."""
+    """A build of torch for CUDA, a driver that sleeps, and NVML that has not started; a test says what differs."""
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     for module, name, answer in (
+        (_torch, "may_warn", True),
         (_driver, "frozen_count", None),
         (_driver, "in_bad_fork", False),
         (_driver, "cuda_version", None),
@@ -467,6 +469,61 @@ def test_a_warning_of_another_thread_is_shown_as_the_program_shows_it(monkeypatc
         read(0)
 
     assert [("look out", UserWarning, "/elsewhere/user.py", 1)] == shown
+
+
+def warned_beside_counts(**variables: str) -> int:
+    """How often a program is shown the warning of one of its lines, where it counts devices each time it is run."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            warnings.warn("the program's own", stacklevel=1)
+            read(0, **variables)
+    return len(caught)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "hip", "may_warn", "variables", "shown"),
+    [
+        pytest.param(None, None, True, {}, 1, id="a-build-without-either"),
+        pytest.param("12.8", None, False, {}, 1, id="a-machine-without-a-driver"),
+        pytest.param("12.8", None, True, {"CUDA_VISIBLE_DEVICES": "-1"}, 1, id="all-hidden"),
+        pytest.param("12.8", None, True, {"CUDA_VISIBLE_DEVICES": ""}, 1, id="all-hidden-by-empty-text"),
+        pytest.param("12.8", None, True, {}, 3, id="this-test-can-fail"),
+        pytest.param(None, "6.2", False, {"HIP_VISIBLE_DEVICES": "-1"}, 3, id="on-rocm-it-can-fail"),
+    ],
+)
+def test_a_warning_of_the_program_is_shown_once_where_torch_has_none(
+    monkeypatch: pytest.MonkeyPatch, cuda: str | None, hip: str | None, may_warn: Any, variables: Any, shown: int
+) -> None:
+    """
+    torch counts 0 without a word in a build without CUDA, under a mask that hides all, and without a driver. To catch
+    its warnings all the same would change the filters, after which Python shows each line's warning anew.
+    """
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(_torch, "may_warn", lambda: may_warn)
+
+    assert shown == warned_beside_counts(**variables)
+
+
+@pytest.mark.parametrize(
+    ("there", "may_warn"),
+    [
+        pytest.param(set(), False, id="neither"),
+        pytest.param({_nvml.NAME}, True, id="nvml"),
+        pytest.param({_driver.NAME}, True, id="driver"),
+    ],
+)
+def test_torch_may_warn_where_a_library_of_the_driver_is(
+    monkeypatch: pytest.MonkeyPatch, there: set[str], may_warn: Any
+) -> None:
+    """
+    NVML may fail to start, and so may the driver; torch warns of both.
+    """
+    monkeypatch.setattr(_library, "loads", lambda name: name in there)
+
+    assert may_warn is MAY_WARN()
 
 
 def test_what_torch_said_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

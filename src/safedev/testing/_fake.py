@@ -15,7 +15,7 @@ import torch.cuda
 import torch.utils._device
 from torch.overrides import TorchFunctionMode
 
-from safedev import _driver, _isolation, _nvml
+from safedev import _driver, _isolation, _nvml, _torch
 from safedev._snapshot import PhysicalDevice
 from safedev._terms import PhysicalIndex
 from safedev.testing._bindings import CAPABILITY, TOO_OLD, Bindings, properties
@@ -211,6 +211,7 @@ def _below_safedev(machine: FakeMachine) -> Iterator[tuple[Any, str, object]]:
     yield _driver, "uuids", uuids
     yield _driver, "uuids_from_child", lambda: None if machine.driver == "too-old" else machine.would_find()
     yield _isolation, "read", _isolation.Isolation  # of the host, nothing is known
+    yield _torch, "may_warn", lambda: True
     yield _nvml, "cuda_version", told(version)
     yield _nvml, "vitals", vitals
     yield _nvml, "count", told(lambda: len(machine.devices))
