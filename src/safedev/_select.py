@@ -16,17 +16,15 @@ from safedev.errors import DeviceSpecError, FallbackWarning, InvalidDeviceError,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Literal, SupportsIndex, overload
+    from typing import overload
 
     import torch
 
     from safedev._diagnosis import Diagnosis
     from safedev._request import Request
     from safedev._snapshot import Snapshot
-    from safedev.policies import FallbackPolicy
-
-    Preferred = SupportsIndex | str | torch.device | None
-    Fallback = Literal["cuda:0", "cpu", "raise"] | FallbackPolicy
+    from safedev._terms import Preferred
+    from safedev.policies import Fallback
 
 
 def select_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0") -> torch.device:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NewType, Union
+from collections.abc import Sequence
+from typing import NewType, SupportsIndex, Union
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,3 +18,9 @@ PhysicalIndex = NewType("PhysicalIndex", int)
 
 Target = Union[int, str, "torch.device"]
 """What a policy answers with: anything that names one device, as ``select_device`` takes it."""
+
+Preferred = Union[SupportsIndex, str, "torch.device", None]
+"""What ``select_device`` is asked for; ``bool``, which has an ``__index__``, is refused when it runs."""
+
+Devices = Union[SupportsIndex, str, Sequence[Union[SupportsIndex, str]], None]
+"""What ``guard_visible_devices`` is asked for."""

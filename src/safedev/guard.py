@@ -15,14 +15,23 @@ from safedev.errors import MaskError, MaskTooLateError, MaskWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping, Sequence
-    from typing import Literal, SupportsIndex
+    from collections.abc import Mapping, MutableMapping
+    from typing import Literal
 
     from safedev._mask import MaskDefect
+    from safedev._terms import Devices
+else:
 
-    Devices = SupportsIndex | str | Sequence[SupportsIndex | str] | None
+    def __getattr__(name: str) -> object:
+        """Import on demand what only annotations need."""
+        if name == "Devices":
+            from safedev._terms import Devices
 
-__all__ = ["Mask", "guard_visible_devices"]
+            return Devices
+        raise AttributeError(f"module 'safedev.guard' has no attribute {name!r}")
+
+
+__all__ = ["Devices", "Mask", "guard_visible_devices"]
 
 CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
@@ -145,8 +154,7 @@ def _asked(mask: Mask, devices: Devices) -> list[int | str]:
         if device is None or (isinstance(device, int) and not 0 <= device < _MOST):
             shown = quoted_number(device) if isinstance(device, int) else quoted(str(one))
             raise MaskError(
-                mask,
-                f"{shown} is no device to be left with: give ordinals from 0, or UUIDs (GPU-..., MIG-...)",
+                mask, f"{shown} is no device to be left with: give ordinals from 0, or UUIDs (GPU-..., MIG-...)"
             )
         if device in wanted:
             raise MaskError(mask, f"{quoted(str(device))} is asked for twice: a repeated entry would hide every device")

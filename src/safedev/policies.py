@@ -10,29 +10,44 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
+    from typing import Literal, TypeAlias
 
     from safedev._diagnosis import Diagnosis, Finding
-    from safedev._terms import Target
+    from safedev._terms import Preferred, Target
 
     FallbackPolicy: TypeAlias = Callable[[Diagnosis], Target | None]
+    Fallback: TypeAlias = Literal["cuda:0", "cpu", "raise"] | FallbackPolicy
 else:
 
     def __getattr__(name: str) -> object:
         """Import on demand what only annotations need."""
         from collections.abc import Callable
+        from typing import Literal
 
-        from safedev._diagnosis import Diagnosis, Finding
-        from safedev._terms import Target
+        from safedev import _diagnosis, _terms
 
-        policy = Callable[[Diagnosis], Target | None]
-        known = {"Diagnosis": Diagnosis, "FallbackPolicy": policy, "Finding": Finding, "Target": Target}
+        known = {"Diagnosis": _diagnosis.Diagnosis, "Finding": _diagnosis.Finding}
+        known |= {"Preferred": _terms.Preferred, "Target": _terms.Target}
+        known["FallbackPolicy"] = Callable[[known["Diagnosis"]], known["Target"] | None]
+        known["Fallback"] = Literal["cuda:0", "cpu", "raise"] | known["FallbackPolicy"]
         if name in known:
             return known[name]
         raise AttributeError(f"module 'safedev.policies' has no attribute {name!r}")
 
 
-__all__ = ["Diagnosis", "FallbackPolicy", "Finding", "Target", "cpu", "first_device", "first_of", "refuse", "share"]
+__all__ = [
+    "Diagnosis",
+    "Fallback",
+    "FallbackPolicy",
+    "Finding",
+    "Preferred",
+    "Target",
+    "cpu",
+    "first_device",
+    "first_of",
+    "refuse",
+    "share",
+]
 
 
 def first_device(diagnosis: Diagnosis, /) -> Target | None:

@@ -6,13 +6,14 @@ import linecache
 import os
 import sys
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, Union, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedev import _driver, _nvml
+from safedev import _driver, _nvml, guard
 from safedev._mask import parse_mask
 from safedev._snapshot import PhysicalDevice
 from safedev.errors import MaskError, MaskTooLateError, MaskWarning
@@ -1238,3 +1239,14 @@ def test_an_abbreviated_entry_stands_for_no_device_that_is_not_there(monkeypatch
     with pytest.raises(MaskError, match="inherited mask holds"):
         guard_visible_devices("GPU-3ebb", environ={MASK: "GPU-3e"})
     assert ("GPU-3e",) == guard_visible_devices("GPU-3eaa", environ={MASK: "GPU-3e"}).entries
+
+
+def test_the_type_of_devices_is_there_for_annotations() -> None:
+    """
+    None, one, text, or a sequence of those; it is loaded when it is asked for, and nothing else is.
+    """
+    one = (SupportsIndex, str)
+
+    assert {*one, type(None), Sequence[Union[one]]} == set(get_args(guard.Devices))
+    with pytest.raises(AttributeError, match=r"^module 'safedev\.guard' has no attribute 'Device'$"):
+        guard.Device  # noqa: B018 - reading it is the test

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib import import_module
-from typing import Any, get_args
+from typing import Any, SupportsIndex, get_args
 
 import pytest
 
@@ -230,13 +230,14 @@ def test_every_policy_is_exported() -> None:
     """
     The module names its policies, and what a policy of one's own is written with.
     """
-    written_with = ["Diagnosis", "FallbackPolicy", "Finding", "Target"]
+    written_with = ["Diagnosis", "Fallback", "FallbackPolicy", "Finding", "Preferred", "Target"]
 
     assert [*written_with, "cpu", "first_device", "first_of", "refuse", "share"] == sorted(policies.__all__)
 
 
 @pytest.mark.parametrize(
-    ("name", "module"), [("Diagnosis", "_diagnosis"), ("Finding", "_diagnosis"), ("Target", "_terms")]
+    ("name", "module"),
+    [("Diagnosis", "_diagnosis"), ("Finding", "_diagnosis"), ("Preferred", "_terms"), ("Target", "_terms")],
 )
 def test_what_a_policy_is_written_with_is_imported_from_here(name: str, module: str) -> None:
     """
@@ -253,6 +254,27 @@ def test_a_policy_is_a_callable_from_a_diagnosis_to_a_target() -> None:
 
     assert [Diagnosis] == arguments
     assert {*get_args(policies.Target), type(None)} == set(get_args(answer))
+
+
+def test_a_fallback_is_a_name_or_a_policy() -> None:
+    """
+    The names are those that `select_device` takes, and each is one of a policy.
+    """
+    names, policy = get_args(policies.Fallback)
+
+    assert ("cuda:0", "cpu", "raise") == get_args(names)
+    assert all(callable(policies.named(name)) for name in get_args(names))
+    assert policies.FallbackPolicy == policy
+
+
+def test_what_is_preferred_is_what_a_policy_may_answer_with_and_more() -> None:
+    """
+    Text, a device, None; and whatever has an index, which an int has.
+    """
+    preferred, target = get_args(policies.Preferred), get_args(policies.Target)
+
+    assert {SupportsIndex, type(None)} == set(preferred) - set(target)
+    assert {int} == set(target) - set(preferred)
 
 
 def test_what_only_annotations_need_is_loaded_late() -> None:

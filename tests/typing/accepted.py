@@ -54,6 +54,22 @@ def devices(index: Ordinals) -> None:
     safedev.select_device(fallback=policies.first_of(policies.first_device, policies.cpu, policies.refuse))
 
 
+def wrapper(preferred: policies.Preferred = None, *, fallback: policies.Fallback = "raise") -> torch.device:
+    """A library passes on what it is given."""
+    return safedev.set_device(preferred, fallback=fallback) if preferred != "cpu" else safedev.select_device("cpu")
+
+
+def wrapped(index: Ordinals) -> None:
+    wrapper(0, fallback="cpu")
+    wrapper(index, fallback="cuda:0")
+    wrapper(torch.device("cuda"), fallback=policies.share)
+    wrapper("auto", fallback=the_last_one)
+
+
+def narrowed(devices: guard.Devices = None) -> guard.Mask:
+    return safedev.guard_visible_devices(devices)
+
+
 def local_ranks(default: int | None) -> None:
     assert_type(safedev.resolve_local_rank(), int)
     assert_type(safedev.resolve_local_rank(default=-1), int)
@@ -77,6 +93,7 @@ def masks(environ: dict[str, str]) -> None:
     safedev.guard_visible_devices([0, 2])
     safedev.guard_visible_devices(("GPU-5a6b", "MIG-7c8d"))
     safedev.guard_visible_devices([])
+    narrowed([0, "GPU-5a6b"])
     safedev.guard_visible_devices(order="PCI_BUS_ID")
     safedev.guard_visible_devices(1, order="FASTEST_FIRST", environ=environ)
 

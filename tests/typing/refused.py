@@ -6,7 +6,7 @@ Each line is an error to both, and is marked as such; a mark that is not needed 
 from __future__ import annotations
 
 import safedev
-from safedev import launchers, policies
+from safedev import guard, launchers, policies
 
 
 def no_answer() -> str:
@@ -22,6 +22,15 @@ def devices() -> None:
     safedev.set_device(fallback=None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     safedev.set_device(fallback=no_answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     policies.first_of(no_answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def wrapper(preferred: policies.Preferred, fallback: policies.Fallback, devices: guard.Devices) -> None: ...
+
+
+def wrapped() -> None:
+    wrapper(1.5, "cpu", 0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    wrapper(0, "gpu", 0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    wrapper(0, "cpu", 1.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def local_ranks() -> None:
