@@ -169,7 +169,7 @@ def _device(one: object) -> int | str | None:
         return one if is_uuid(one) else None
     if (ordinal := index_of(one)) is not None:
         return ordinal
-    raise TypeError(f"a value of type {type(one).__name__} is no device: give ordinals from 0, or UUIDs")
+    raise TypeError(f"a value of type {type(one).__name__} cannot be taken: give ordinals from 0, or UUIDs")
 
 
 def _narrowed(mask: Mask, wanted: list[int | str]) -> list[str]:

@@ -534,13 +534,14 @@ def test_what_is_no_device_to_be_left_with_is_refused(devices: Any, words: str) 
         pytest.param([None], id="none-among-others"),
         pytest.param([[0]], id="list-in-a-list"),
         pytest.param(object(), id="object"),
+        pytest.param(type("device", (), {"type": "cuda", "index": 1})(), id="device"),
     ],
 )
 def test_what_is_neither_a_number_nor_text_is_a_type_error(devices: Any) -> None:
     """
-    Truth values, floats, bytes and other objects.
+    Truth values, floats, bytes and other objects; a device of torch too, which is not said to be none.
     """
-    with pytest.raises(TypeError, match="is no device: give ordinals from 0, or UUIDs"):
+    with pytest.raises(TypeError, match=r"^a value of type \w+ cannot be taken: give ordinals from 0, or UUIDs$"):
         guard_visible_devices(devices)
 
     assert MASK not in os.environ
