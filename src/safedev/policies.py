@@ -100,15 +100,17 @@ def first_of(*policies: FallbackPolicy | str) -> FallbackPolicy:
     """A policy that asks *policies* in order, and answers with the first answer that does not decline.
 
     Args:
-        policies: Names (``"cuda:0"``, ``"cpu"``, ``"raise"``) or callables.
+        policies: Names (``"cuda:0"``, ``"cpu"``, ``"raise"``) or callables; at least one.
 
     Returns:
         The policy; it declines where all of them do.
 
     Raises:
-        ValueError: A policy is text that names none.
+        ValueError: A policy is text that names none, or none is given.
         TypeError: A policy is neither text nor callable.
     """
+    if not policies:
+        raise ValueError("first_of() has no policy to ask: give at least one, or 'raise' in its place")
     asked = tuple(map(named, policies))
 
     def first(diagnosis: Diagnosis, /) -> Target | None:

@@ -145,9 +145,17 @@ def test_a_chain_is_called_what_it_is_written_as() -> None:
 
 def test_policies_that_all_decline_decline_together() -> None:
     """
-    No answer is no answer; of no policies as well.
+    No answer is no answer.
     """
-    assert [None, None] == [policies.first_of("raise", policies.refuse)(case(2)), policies.first_of()(case(2))]
+    assert policies.first_of("raise", policies.refuse)(case(2)) is None
+
+
+def test_a_chain_of_nothing_is_refused() -> None:
+    """
+    It would always decline, which has a name of its own.
+    """
+    with pytest.raises(ValueError, match="at least one, or 'raise' in its place"):
+        policies.first_of()
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,25 @@ import torch
 import torch.cuda.graphs
 
 import safedev
-from safedev import _driver, _isolation, _nvml, launchers
+from safedev import _driver, _isolation, _nvml, _torch, launchers
 from safedev.testing import FakeCudaError, fake_cuda, launched_by
 
 if TYPE_CHECKING:
     from safedev.testing import InstallFakeCuda
 
 MASK = "CUDA_VISIBLE_DEVICES"
-OWNERS = (torch._C, torch.version, torch.cuda, torch.cuda.graphs, torch.cuda.Stream, torch.cuda.Event, _driver, _nvml)
+FAULTS = "'exclusive' or 'out-of-memory'"
+OWNERS = (
+    torch._C,
+    torch.version,
+    torch.cuda,
+    torch.cuda.graphs,
+    torch.cuda.Stream,
+    torch.cuda.Event,
+    _driver,
+    _nvml,
+    _torch,
+)
 
 
 def everything() -> list[dict[str, object]]:
@@ -65,10 +76,18 @@ class TestComing:
             pytest.param({"count": 2, "names": ["A"]}, "1 names", id="too-few-names"),
             pytest.param({"count": 2, "names": "AB"}, "one item for each", id="names-in-one-text"),
             pytest.param({"count": 1, "memory": [1, 2]}, "2 sizes", id="too-many-sizes"),
-            pytest.param({"count": 2, "faults": {2: "exclusive"}}, r"faults=\{2: ", id="fault-of-no-device"),
-            pytest.param({"count": 2, "faults": {1: "lost"}}, "'lost'", id="unknown-fault"),
-            pytest.param({"count": 2, "driver": "old"}, "'old'", id="unknown-driver"),
-            pytest.param({"count": 2, "nvml": "gone"}, "'gone'", id="unknown-nvml"),
+            pytest.param(
+                {"count": 2, "faults": {2: "exclusive"}}, "no device 2 .* the last one is 1$", id="fault-of-no-device"
+            ),
+            pytest.param({"count": 2, "faults": {"0": "exclusive"}}, "no device '0'", id="fault-of-text"),
+            pytest.param({"count": 0, "faults": {0: "exclusive"}}, "no device 0 .* there is none$", id="no-device"),
+            pytest.param({"count": 2, "faults": {1: "oom"}}, f"'oom' is no fault.*give {FAULTS}$", id="unknown-fault"),
+            pytest.param(
+                {"count": 2, "driver": "old"}, "^driver='old' .* give 'working' or 'too-old'$", id="unknown-driver"
+            ),
+            pytest.param(
+                {"count": 2, "nvml": "gone"}, "^nvml='gone' .* give 'working' or 'absent'$", id="unknown-nvml"
+            ),
         ],
     )
     def test_an_impossible_machine_is_refused(self, arguments: dict[str, object], words: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+import safedev
 from safedev import policies
 from safedev.errors import LocalRankError
 from safedev.launchers import LAUNCHERS, EnvLauncher, Launch
@@ -206,13 +207,31 @@ def test_a_row_without_a_second_variable_is_told() -> None:
         pytest.param(policies.share, id="share"),
         pytest.param(policies.first_of(policies.share, policies.cpu), id="first-of"),
         pytest.param(lambda diagnosis: torch.device("cpu"), id="a-device"),
+        pytest.param("cuda:0", id="name-of-the-default"),
+        pytest.param("cpu", id="name-of-the-cpu"),
+        pytest.param("raise", id="name-of-none"),
     ],
 )
-def test_a_sound_policy_passes(policy: policies.FallbackPolicy) -> None:
+def test_a_sound_policy_passes(policy: policies.Fallback) -> None:
     """
-    The policies of safedev, and those made of them, answer or decline everywhere.
+    The policies of safedev, their names, and those made of them, answer or decline everywhere.
     """
     check_policy(policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"), [pytest.param("gpu", ValueError, id="no-name"), pytest.param(None, TypeError, id="nothing")]
+)
+def test_what_is_no_policy_is_refused_as_by_select_device(policy: Any, error: type[Exception]) -> None:
+    """
+    With the same words, which list the names.
+    """
+    with pytest.raises(error, match="'cuda:0', 'cpu' or 'raise', or a callable") as checked:
+        check_policy(policy)
+    with pytest.raises(error) as selected:
+        safedev.select_device("cpu", fallback=policy)
+
+    assert str(selected.value) == str(checked.value)
 
 
 def writes(diagnosis: Diagnosis) -> str:

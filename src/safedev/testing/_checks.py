@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from safedev._diagnosis import Diagnosis
     from safedev.launchers import Launch, Launcher
-    from safedev.policies import FallbackPolicy
+    from safedev.policies import Fallback, FallbackPolicy
 
 
 _GARBLED = ("x1", "-7", "1.0", "٣", "9" * 5000)
@@ -134,7 +134,7 @@ def _ask(launcher: Launcher, environ: dict[str, str], where: str) -> Launch | No
     return launch
 
 
-def check_policy(policy: FallbackPolicy) -> None:
+def check_policy(policy: Fallback) -> None:
     """Check that a policy gives an answer, or declines, wherever it may be asked; on pretended machines.
 
     Args:
@@ -142,13 +142,17 @@ def check_policy(policy: FallbackPolicy) -> None:
 
     Raises:
         AssertionError: It raises, answers with what is no device or cannot be had, or acts where it is to choose.
+        ValueError: *policy* is text that names none.
+        TypeError: *policy* is neither text nor callable.
 
     Example:
         >>> check_policy(lambda diagnosis: "cpu")
     """
     from safedev._select import diagnose
+    from safedev.policies import named
     from safedev.testing._fake import fake_cuda
 
+    policy = named(policy)
     torchrun = launched_by("torchrun", local_rank=3, local_world_size=4)
     own_device = launched_by("slurm", local_rank=1, local_world_size=4, devices="per-task")
     for count, environ, preferred in (

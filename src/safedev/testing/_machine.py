@@ -56,6 +56,20 @@ class FakeDevice:
         return f"00000000:{self.index + 1:02X}:00.0"
 
 
+def _refuse(count: int, faults: dict[int, Fault], driver: Driver, nvml: Nvml) -> None:
+    """Refuse a machine that cannot be, by the first argument that is wrong."""
+    for index, fault in faults.items():
+        if index not in range(count):
+            there = f"the last one is {count - 1}" if count else "there is none"
+            raise ValueError(f"faults={faults}: there is no device {index!r} on a machine of {count}: {there}")
+        if fault not in list(_REFUSALS):
+            allowed = " or ".join(map(repr, _REFUSALS))
+            raise ValueError(f"faults={faults}: {fault!r} is no fault of a device: give {allowed}")
+    for name, state, known in (("driver", driver, ("working", "too-old")), ("nvml", nvml, ("working", "absent"))):
+        if state not in known:
+            raise ValueError(f"{name}={state!r} is no state: give {' or '.join(map(repr, known))}")
+
+
 class FakeMachine:
     """The pretended machine, to look at and to break while a test runs.
 
@@ -74,13 +88,7 @@ class FakeMachine:
     def __init__(
         self, devices: list[FakeDevice], faults: dict[int, Fault], driver: Driver, nvml: Nvml, error: _MakeError
     ) -> None:
-        absent = sorted(set(faults) - set(range(len(devices))))
-        known = driver in {"working", "too-old"} and nvml in {"working", "absent"}
-        if absent or not known or not set(faults.values()) <= set(_REFUSALS):
-            raise ValueError(
-                f"a machine of {len(devices)} devices cannot have faults={faults}, driver={driver!r}, nvml={nvml!r}: "
-                "a device from 0 is 'exclusive' or 'out-of-memory', the driver 'too-old', NVML 'absent'"
-            )
+        _refuse(len(devices), faults, driver, nvml)
         self.devices = devices
         self.faults = faults
         self.driver: Driver = driver
