@@ -85,6 +85,10 @@ class EnvLauncher:
         innermost: Whether *requires* proves that this launcher wrote *local_rank* for this very process, so that
             any other launcher's variables describe a process around it.
         shares: Whether its workers see the same devices unless something shows the contrary.
+
+    Raises:
+        ValueError: *name* or *local_rank* is empty.
+        TypeError: *requires* is text; a tuple of one name has a comma.
     """
 
     name: str
@@ -102,6 +106,17 @@ class EnvLauncher:
     _plan: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not self.name or not self.local_rank:
+            raise ValueError(
+                f"EnvLauncher(name={self.name!r}, local_rank={self.local_rank!r}): neither may be empty; "
+                "local_rank names the variable that holds the local rank"
+            )
+        requires: object = self.requires
+        if isinstance(requires, str):  # its letters would be taken for names, and none of them is ever set
+            raise TypeError(
+                f"EnvLauncher(name={self.name!r}): requires is a tuple of names, and not the text {requires!r}: "
+                f"write requires=({requires!r},)"
+            )
         plan = tuple((name, variable) for name in self._numbers() for variable in self.variables(name))
         read = {variable for _, variable in plan}
         object.__setattr__(self, "_marks", tuple(variable for variable in self.requires if variable not in read))

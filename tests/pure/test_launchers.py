@@ -977,6 +977,27 @@ def test_what_is_no_launcher_is_refused(launcher: Any) -> None:
         register_launcher(launcher)
 
 
+@pytest.mark.parametrize("empty", ["name", "local_rank"])
+def test_a_row_without_a_name_is_refused(empty: str) -> None:
+    """
+    Nothing could be read by it, or it could not be named in a message.
+    """
+    row = {"name": "acme", "local_rank": "ACME_LOCAL_RANK"} | {empty: ""}
+
+    with pytest.raises(ValueError, match=rf"{empty}=''.*: neither may be empty"):
+        EnvLauncher(**row)
+
+
+def test_a_row_whose_requirements_lack_their_comma_is_refused() -> None:
+    """
+    A text would be read letter by letter, and the launcher never seen; what the error tells to write is right.
+    """
+    with pytest.raises(TypeError, match=r"requires is a tuple of names") as caught:
+        EnvLauncher(name="acme", local_rank="ACME_LOCAL_RANK", requires="ACME_JOB")  # type: ignore[arg-type]
+
+    assert str(caught.value).endswith("write requires=('ACME_JOB',)")
+
+
 def test_every_launcher_names_its_documentation() -> None:
     """
     Each row gives the address of the page that names its variables, and no name is used twice.
