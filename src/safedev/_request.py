@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 # Kinds of accelerator that torch knows by name; the last ones live in packages of their own.
 ACCELERATORS = frozenset(
-    {"mps", "xpu", "hpu", "mtia", "maia", "xla", "privateuseone", "npu", "musa", "mlu", "gcu", "sdaa", "ipu", "vulkan"}
+    {"mps", "xpu", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone", "npu", "musa", "mlu", "gcu", "sdaa"}
+)
+# Types that every torch.device may have, and that are no place for a program's work. A package may call its own kind by
+# any other name. Source: c10/core/DeviceType.h, and at::isAccelerator, torch 2.4 to 2.14; to ROCm's devices torch says
+# "cuda".
+_NO_ACCELERATORS = frozenset(
+    {"meta", "lazy", "vulkan", "metal", "fpga", "ve", "hip", "mkldnn", "ideep", "opengl", "opencl"}
 )
 _NUMBER = r"(?:0|[1-9][0-9]{0,18})"
 FORMS = (
@@ -57,7 +63,7 @@ def request_for(preferred: object) -> Request:
 
     Raises:
         TypeError: It is neither text nor a device nor an integer; ``True`` and ``False`` are none.
-        DeviceSpecError: It is text that names no device.
+        DeviceSpecError: It is text that names no device, or a device of a kind that is no accelerator, as ``meta``.
     """
     if preferred is None:
         return _AUTO
@@ -84,7 +90,11 @@ def _from_text(text: str) -> Request:
             return _from_device(kind, None if number is None else int(number))
     if is_uuid(text):
         return Request(kind="uuid", spec=text, uuid=text)
-    raise DeviceSpecError(text, f"{quoted(text)} is no device{_hint(text)}: give {FORMS}")
+    raise _no_device(text)
+
+
+def _no_device(text: str) -> DeviceSpecError:
+    return DeviceSpecError(text, f"{quoted(text)} is no device{_hint(text)}: give {FORMS}")
 
 
 def _from_device(kind: str, index: int | None) -> Request:
@@ -93,6 +103,8 @@ def _from_device(kind: str, index: int | None) -> Request:
         return Request(kind="cpu", spec="cpu", type="cpu")
     if kind != "cuda":
         spec = kind if index is None else f"{kind}:{index}"
+        if kind in _NO_ACCELERATORS:
+            raise _no_device(spec)
         return Request(kind="accelerator", spec=spec, type=kind, ordinal=ordinal)
     if index is None:
         return Request(kind="cuda", spec="cuda")
@@ -103,7 +115,10 @@ def _hint(text: str) -> str:
     """Name the form that was probably meant, where that is plain."""
     token = text.strip().lower() if len(text) < LIMIT else ""
     if re.fullmatch(r"(?:cuda|gpu)\s*:?\s*-\s*[0-9]+|-[0-9]+", token):
-        return " (ordinals count from 0, and a negative one is not counted from the last device)"
+        return (
+            " (ordinals count from 0, and a negative one is not counted from the last device; "
+            "give 'cpu' if no GPU was meant)"
+        )
     if found := re.fullmatch(rf"(?:cuda|gpu)\s*:?\s*0*({_NUMBER})", token):
         return f" (did you mean 'cuda:{found[1]}'?)"
     if token in {"cuda:", "gpu", "gpu:", "cuda"}:

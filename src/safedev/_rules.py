@@ -209,7 +209,7 @@ def _negative(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
             code="negative-ordinal",
             reason=f"{quoted_number(case.request.ordinal)} is below 0: ordinals count from 0, and a negative one is "
             "never the last device (torch's set_device ignores it)",
-            remedy=use_one_of(case.snapshot),
+            remedy=f"{use_one_of(case.snapshot)}; give 'cpu' if no GPU was meant",
             suggestion=first(case.snapshot),
         )
 

@@ -47,7 +47,8 @@ def select_device(preferred: Preferred = None, *, fallback: Fallback = "cuda:0")
 
     Raises:
         InvalidDeviceError: The device cannot be had, and the policy declined or chose one that cannot be had.
-        DeviceSpecError: *preferred* is text that names no device.
+        DeviceSpecError: *preferred* is text that names no device, or a ``torch.device`` that is neither the CPU nor an
+            accelerator (``meta``).
         LocalRankError: The device depends on the local rank, which cannot be told.
         TypeError: *preferred* is no device at all (``True`` and floats are none), or *fallback* is no policy.
         ValueError: *fallback* names no policy.
@@ -140,7 +141,8 @@ def diagnose(preferred: Preferred = None) -> Diagnosis:
         ``snapshot``, and ``render()`` for the whole as text.
 
     Raises:
-        DeviceSpecError: *preferred* is text that names no device.
+        DeviceSpecError: *preferred* is text that names no device, or a ``torch.device`` that is neither the CPU nor an
+            accelerator (``meta``).
         LocalRankError: The device depends on the local rank, which cannot be told.
         TypeError: *preferred* is no device at all.
 

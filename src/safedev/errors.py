@@ -49,10 +49,10 @@ class InvalidDeviceError(SafedevError, RuntimeError):
 
 
 class DeviceSpecError(SafedevError, ValueError):
-    """A text that names no device.
+    """A text that names no device, or a ``torch.device`` that is neither the CPU nor an accelerator.
 
     Attributes:
-        spec: The text as it was given.
+        spec: The text as it was given; that of the ``torch.device``.
         problem: What is wrong with it, and which forms are taken.
     """
 

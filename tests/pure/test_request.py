@@ -90,6 +90,34 @@ def test_every_kind_of_accelerator_is_known(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("preferred", "spec"),
+    [
+        pytest.param(device("meta"), "meta", id="meta"),
+        pytest.param(device("meta", 0), "meta:0", id="meta-with-number"),
+        pytest.param(device("vulkan"), "vulkan", id="vulkan"),
+    ],
+)
+def test_a_device_that_is_no_accelerator_is_refused_as_its_text_is(preferred: object, spec: str) -> None:
+    """
+    With the same error, and the same words.
+    """
+    with pytest.raises(DeviceSpecError) as by_text:
+        request_for(spec)
+    with pytest.raises(DeviceSpecError) as by_device:
+        request_for(preferred)
+
+    assert spec == by_device.value.spec
+    assert str(by_text.value) == str(by_device.value)
+
+
+def test_a_device_of_a_kind_that_a_package_has_named_is_a_request() -> None:
+    """
+    A backend out of torch's tree may have any name, by `torch.utils.rename_privateuse1_backend`.
+    """
+    assert Request(kind="accelerator", spec="my_npu:1", type="my_npu", ordinal=1) == request_for(device("my_npu", 1))
+
+
+@pytest.mark.parametrize(
     "preferred",
     [
         pytest.param(True, id="true"),
@@ -160,6 +188,7 @@ def test_what_is_no_device_is_shown(preferred: object, shown: str) -> None:
         pytest.param("cpu:x", id="cpu-with-word"),
         pytest.param("tpu", id="unknown-kind"),
         pytest.param("meta", id="no-real-device"),
+        pytest.param("vulkan", id="kind-that-torch-counts-no-devices-of"),
         pytest.param("GPU-", id="uuid-without-digits"),
         pytest.param("gpu-1c55", id="uuid-in-small-letters"),
         pytest.param("GPU-1c55 ", id="uuid-with-blank"),
@@ -203,6 +232,7 @@ def test_text_that_names_no_device_is_refused(text: str) -> None:
         pytest.param("cuda:", "'cuda'", id="colon-alone"),
         pytest.param("-1", "a negative one is not counted", id="minus-one"),
         pytest.param("cuda:-2", "a negative one is not counted", id="negative-ordinal"),
+        pytest.param("-1", "give 'cpu' if no GPU was meant", id="minus-one-for-no-gpu"),
         pytest.param("0,1", "names several", id="list"),
         pytest.param("cuda:0,1", "names several", id="cuda-list"),
     ],

@@ -1507,9 +1507,11 @@ def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy:
 )
 def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
     """
-    Those that are visible, without the one that refused.
+    Those that are visible, without the one that refused; and the CPU, which -1 means to others.
     """
-    assert [remedy] == [finding.remedy for finding in found("negative-ordinal", -1, snapshot)]
+    remedies = [finding.remedy for finding in found("negative-ordinal", -1, snapshot)]
+
+    assert [f"{remedy}; give 'cpu' if no GPU was meant"] == remedies
 
 
 # https://github.com/ROCm/clr, rocdevice.cpp; https://github.com/ROCm/ROCR-Runtime, amd_filter_device.cpp

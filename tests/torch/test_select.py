@@ -16,6 +16,7 @@ import torch
 import safedev
 from safedev import _isolation, _nvml, _torch
 from safedev._diagnosis import Diagnosis
+from safedev._request import request_for
 from safedev.testing._plugin import InstallFakeCuda
 
 CPU = torch.device("cpu")
@@ -857,6 +858,30 @@ def test_a_late_order_is_named_beside_the_mask(
         safedev.guard_visible_devices()
 
     assert named is (", or CUDA_DEVICE_ORDER," in str(caught[0].message))
+
+
+def types_of_devices() -> list[str]:
+    """Every type that a device of this torch may have, as torch's own error lists them."""
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda, ") as caught:
+        torch.device("nothing")
+    return str(caught.value).partition("Expected one of ")[2].partition(" device type")[0].split(", ")
+
+
+def judged(preferred: object) -> object:
+    """What is asked for; or the error."""
+    try:
+        return request_for(preferred)
+    except safedev.DeviceSpecError as error:
+        return str(error)
+
+
+@pytest.mark.filterwarnings("ignore:.mkldnn. is no longer used")
+@pytest.mark.parametrize("kind", types_of_devices())
+def test_a_device_of_any_type_is_judged_as_its_text(kind: str) -> None:
+    """
+    Of all types that this torch knows.
+    """
+    assert judged(kind) == judged(torch.device(kind))
 
 
 IN_A_LOOP = """
