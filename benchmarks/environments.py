@@ -26,6 +26,8 @@ SLURM = {
     "SLURM_STEP_ID": "0",
     "SLURM_STEP_NUM_TASKS": "4",
     "SLURM_STEP_TASKS_PER_NODE": "4",
+    "SLURM_NTASKS_PER_NODE": "4",  # which Lightning wants
+    "SUBMITIT_EXECUTOR": "slurm",  # which submitit wants, and sets for its own jobs
 }
 OPENMPI = {
     "OMPI_COMM_WORLD_RANK": "1",

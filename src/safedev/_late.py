@@ -54,17 +54,18 @@ def forked() -> str | None:
     )
 
 
-def not_in_force(world: Mapping[str, str]) -> str | None:
+def not_in_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     """Say that the mask or the order, as ``os.environ`` has it, is not what libraries see; None where both are."""
-    for name in (CUDA_VISIBLE_DEVICES, "CUDA_DEVICE_ORDER"):
-        here, there = world.get(name), _library.environment(name)
-        if here != there:
-            return (
-                f"{name} is {state(here)} in os.environ, and {state(there)} in the environment that the driver reads\n"
-                "  why: os.environ has been replaced, or os.putenv passed it over [mask-not-in-force]\n"
-                "  fix: change os.environ in place, never assign to it, and leave os.putenv alone"
-            )
-    return None
+    here = {CUDA_VISIBLE_DEVICES: mask.raw, "CUDA_DEVICE_ORDER": world.get("CUDA_DEVICE_ORDER")}
+    name = _library.unseen(here)
+    if name is None:
+        return None
+    there = state(_library.environment(name))
+    return (
+        f"{name} is {state(here[name])} in os.environ, and {there} in the environment that the driver reads\n"
+        "  why: os.environ has been replaced, or os.putenv passed it over [mask-not-in-force]\n"
+        "  fix: change os.environ in place, never assign to it, and leave os.putenv alone"
+    )
 
 
 def too_late(change: Mapping[str, str]) -> str | None:
@@ -89,11 +90,11 @@ def too_late(change: Mapping[str, str]) -> str | None:
 
 def _refuse_unseen(mask: Mask, change: Mapping[str, str]) -> None:
     """Refuse where what was written to ``os.environ`` did not reach the environment that libraries read."""
-    unseen = [name for name, value in change.items() if _library.environment(name) != value]
-    if unseen:
+    unseen = _library.unseen(change)
+    if unseen is not None:
         raise MaskError(
             mask,
-            f"{unseen[0]} cannot be set: what is written to os.environ reaches no library\n"
+            f"{unseen} cannot be set: what is written to os.environ reaches no library\n"
             "  why: os.environ has been replaced by another mapping [mask-not-in-force]\n"
             "  fix: change os.environ in place (os.environ.update(...)), never assign to it",
         )

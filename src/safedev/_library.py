@@ -11,10 +11,12 @@ if sys.platform != "win32":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
-_GETENV = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)
+if sys.platform != "win32":
+    # The one of the program itself.
+    _getenv = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)(dlsym(ctypes.pythonapi._handle, "getenv"))  # noqa: SLF001
 
 
 def ask(name: str, function: str) -> tuple[int, int] | None:
@@ -50,9 +52,20 @@ def environment(name: str) -> str | None:
     """
     if sys.platform == "win32":
         return os.environ.get(name)
-    getenv = _GETENV(dlsym(ctypes.pythonapi._handle, "getenv"))  # noqa: SLF001 - that of the program itself
-    value: bytes | None = getenv(os.fsencode(name))
+    value: bytes | None = _getenv(name.encode())
     return None if value is None else os.fsdecode(value)
+
+
+def unseen(variables: Mapping[str, str | None]) -> str | None:
+    """The first of *variables* whose value libraries of this process do not see; None where they see all as they are.
+
+    Args:
+        variables: Each name with its value; None: it is unset.
+    """
+    for name, value in variables.items():
+        if environment(name) != value:
+            return name
+    return None
 
 
 def loads(name: str) -> bool:

@@ -94,7 +94,7 @@ def guard_visible_devices(
 
         overtaken = _late.out_of_force(mask, world)
         if devices is None and order is None:
-            overtaken = overtaken or _late.not_in_force(world) or _late.forked()
+            overtaken = overtaken or _late.not_in_force(mask, world) or _late.forked()
     if devices is None:
         _warn(mask, world, overtaken)
     elif overtaken:
@@ -103,7 +103,7 @@ def guard_visible_devices(
         return mask
     from safedev import _late
 
-    if environ is None and (problem := _late.not_in_force(world)):
+    if environ is None and (problem := _late.not_in_force(mask, world)):
         raise MaskError(mask, problem)  # what is narrowed here is not what the driver will read
     change = _change(mask, world, devices, order)
     if not change:
@@ -280,8 +280,8 @@ def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
     """Warn of a mask that came too late, of a defect in it, or of a name that is nearly that of one."""
     if overtaken:
         warnings.warn(overtaken, MaskWarning, stacklevel=3)
-    left = f"leaves {counted(len(mask.entries), 'device')} at most" if mask.entries else "hides every device"
     for defect in mask.defects[:_MOST_WARNED]:
+        left = f"leaves {counted(len(mask.entries), 'device')} at most" if mask.entries else "hides every device"
         warnings.warn(
             f"{mask.variable}={quoted(mask.raw or '')} does not do what it says: it {left}\n{_told(mask, defect)}",
             MaskWarning,

@@ -957,6 +957,7 @@ def test_an_answer_by_uuid_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
     Under the mask that the first reading was made under.
     """
     monkeypatch.setattr(_nvml, "inventory", lambda: DEVICES)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
 
     assert (1,) == complete("GPU-00", read(9, CUDA_VISIBLE_DEVICES="1,0")).found
 
