@@ -34,6 +34,9 @@ TESTS = {
     "_resolve": ["resolve", "rules"],
     "_diagnosis": ["rules"],
     "_mask_rules": ["rules"],
+    "_host_rules": ["rules", "isolation"],
+    "_count_rules": ["rules"],
+    "_rocm_rules": ["rules", "rocm"],
     "_rules": ["rules"],
     "policies": ["policies"],
 }
