@@ -73,7 +73,7 @@ def rewrite(case: Diagnosis) -> str:
     if machine and instead and instead.replace(",", "").isdecimal():  # of a range, what this machine has
         here = [number for number in instead.split(",") if int(number) < machine]
         instead = ",".join(here) or instead
-    return rewriting(mask, instead) + (_and_then(case, instead) if instead and instead != "-1" else "")
+    return rewriting(mask, instead) + (_and_then(case, instead) if instead else "")
 
 
 def _and_then(case: Diagnosis, mask: str) -> str:
@@ -163,7 +163,7 @@ def one_device_twice(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Find
     Source:
         ``torch/cuda/__init__.py``, ``_transform_uuid_to_ordinals``.
     """
-    mask, seen = case.snapshot.mask, dict[str, None]()
+    mask, seen = case.snapshot.mask, list[str]()
     for place, entry in enumerate(mask.entries if wants_cuda(case) and "mask-too-late" not in codes(found) else ()):
         named = [device.uuid for device in case.snapshot.physical or () if device.uuid.startswith(str(entry))]
         if len(named) != 1:
@@ -176,7 +176,7 @@ def one_device_twice(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Find
                 remedy=f"name each device once: {mask.variable}={','.join(seen)}",
                 span=mask.span_of(place),
             )
-        seen[named[0]] = None
+        seen.append(named[0])
 
 
 def listed_instances(snapshot: Snapshot) -> list[str] | None:

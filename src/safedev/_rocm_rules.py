@@ -96,10 +96,10 @@ def _empty(name: str, rocr: str | None, inner: str | None) -> Iterator[Finding]:
 
 def _of_hip(snapshot: Snapshot, name: str, raw: str) -> Iterator[Finding]:
     """Tell of one mask of HIP's, or of CUDA's in its place, that torch and HIP read differently."""
-    count, mask, entries, end = snapshot.device_count, parse_mask(raw, variable=name), hip_entries(raw), hip_end(raw)
-    span: tuple[int, int] | None = None
+    count, mask, entries, end = snapshot.device_count, parse_mask(raw), hip_entries(raw), hip_end(raw)
+    span: tuple[int, int] | None
     if count > len(mask.entries) and count > len(entries):
-        rule = ""
+        rule, span = "", None
     elif count > len(entries) and end is not None:
         span = mask.span_of(end)
         words = "it takes plain numbers, without blanks, signs or leading zeros"

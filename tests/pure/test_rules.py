@@ -1496,9 +1496,19 @@ def test_a_remedy_says_what_to_do(preferred: object, snapshot: Snapshot, remedy:
             id="too-few-for-the-workers",
         ),
         pytest.param(
+            seen(2, launch=launched(2), sharing=SHARED),
+            "start at most 2 workers on this node",
+            id="too-few-by-the-rank",
+        ),
+        pytest.param(
             seen(4, launch=launched(2, 4), sharing=SHARED, refused=("cuda:2",)),
             "give each worker a device of its own",
             id="that-of-a-worker-refused",
+        ),
+        pytest.param(
+            seen(2, launch=launched(1), sharing=SHARED, refused=("cuda:1",)),
+            "give each worker a device of its own",
+            id="that-of-the-last-worker-refused",
         ),
         pytest.param(seen(3, refused=("cuda:2",)), "use cuda:0 or cuda:1", id="the-last-refused"),
         pytest.param(seen(2, refused=("cuda:1",)), "use cuda:0", id="the-other-one-refused"),
@@ -1512,6 +1522,117 @@ def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
     remedies = [finding.remedy for finding in found("negative-ordinal", -1, snapshot)]
 
     assert [f"{remedy}; give 'cpu' if no GPU was meant"] == remedies
+
+
+@pytest.mark.parametrize(
+    ("preferred", "snapshot", "remedy"),
+    [
+        pytest.param(1, with_machine(seen(1, "0-9"), "A", "A"), "write CUDA_VISIBLE_DEVICES=0,1", id="what-is-here"),
+        pytest.param(
+            1, with_machine(seen(1, "5-7"), "A", "A"), "write CUDA_VISIBLE_DEVICES=5,6,7", id="none-of-it-is-here"
+        ),
+        pytest.param(
+            1,
+            seen(1, "a,0"),
+            "write CUDA_VISIBLE_DEVICES=0, and use cuda:0",
+            id="fewer-than-the-request-needs",
+        ),
+        pytest.param(0, seen(1, "0x1"), "write CUDA_VISIBLE_DEVICES=1", id="as-many-as-the-request-needs"),
+        pytest.param(None, seen(1, "0x1"), "write CUDA_VISIBLE_DEVICES=1", id="no-ordinal-is-asked-for"),
+        pytest.param(
+            1,
+            seen(0, "all"),
+            "unset CUDA_VISIBLE_DEVICES, or list physical indices: CUDA_VISIBLE_DEVICES=0,1",
+            id="all",
+        ),
+        pytest.param(
+            1, seen(0, "none"), "write CUDA_VISIBLE_DEVICES=-1 to hide every device, or unset it to show all", id="none"
+        ),
+    ],
+)
+def test_a_mask_with_a_defect_is_written_anew(preferred: object, snapshot: Snapshot, remedy: str) -> None:
+    """
+    As it was meant, as far as this machine has the devices, and with what is to be asked for then.
+    """
+    assert [remedy] == [finding.remedy for finding in found("mask-unreadable", preferred, snapshot)]
+
+
+TWICE = with_machine(seen(0, "GPU-0,GPU-1,GPU-0a"), "A", "A")
+
+
+def test_a_device_by_two_beginnings_of_its_uuid_is_a_repetition() -> None:
+    """
+    The entry at fault is marked, and it is no unknown one. Source: ``_transform_uuid_to_ordinals`` in torch's
+    ``cuda/__init__.py`` makes an empty list of it.
+    """
+    case = judge(request_for(0), TWICE)
+
+    assert ["mask-repeated"] == [finding.code for finding in case.findings]
+    assert "'GPU-0a' is a device that stands in the list already" in case.findings[0].reason
+    assert (12, 18) == case.findings[0].span
+
+
+@pytest.mark.parametrize(
+    ("preferred", "snapshot"),
+    [
+        pytest.param("xpu", TWICE, id="no-cuda-device-is-wanted"),
+        pytest.param(
+            0,
+            with_machine(seen(2, "GPU-0,GPU-0a", driver_count=2, uuids=("GPU-0abc", "GPU-1abc")), "A", "A"),
+            id="late",
+        ),
+        pytest.param(0, with_machine(seen(0, "GPU-,GPU-0,GPU-0a"), "A", "A"), id="behind-the-end-of-the-list"),
+        pytest.param(0, with_machine(seen(2, "GPU-0,GPU-1"), "A", "A"), id="two-devices"),
+    ],
+)
+def test_what_is_no_repetition_of_a_device_is_not_told_as_one(preferred: object, snapshot: Snapshot) -> None:
+    """
+    Nor what does not matter.
+    """
+    assert [] == found("mask-repeated", preferred, snapshot)
+
+
+AWAKE = seen(1, "2", driver_count=1, uuids=("GPU-2abc",))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "unless", "remedy", "suggestion"),
+    [
+        pytest.param(seen(1, "2"), "", "use cuda:0", "cuda:0", id="before-the-start"),
+        pytest.param(with_machine(AWAKE, "A", "A", "A"), "", "use cuda:0", "cuda:0", id="the-devices-tell"),
+        pytest.param(
+            with_machine(AWAKE, "A", "B", "A"),
+            ", unless the mask was changed after CUDA had started",
+            "ask for the device by UUID, which means the same under any mask",
+            None,
+            id="the-order-is-unknown",
+        ),
+        pytest.param(
+            seen(1, "2", driver_count=1),
+            ", unless the mask was changed after CUDA had started",
+            "ask for the device by UUID, which means the same under any mask",
+            None,
+            id="nobody-tells",
+        ),
+    ],
+)
+def test_a_physical_index_is_translated_where_the_mask_is_known_to_hold(
+    snapshot: Snapshot, unless: str, remedy: str, suggestion: str | None
+) -> None:
+    """
+    Once CUDA has started, only the devices can tell that the mask is the one that the driver has read.
+    """
+    (finding,) = found("physical-index", 2, snapshot)
+
+    assert finding.reason == f"2 is what the mask calls the device; in this process that device is ordinal 0{unless}"
+    assert (remedy, suggestion) == (finding.remedy, finding.suggestion)
+
+
+def test_a_physical_index_is_not_translated_by_a_mask_that_is_not_in_force() -> None:
+    """
+    What the driver reads is another one.
+    """
+    assert [] == found("physical-index", 2, seen(1, "2", exported=parse_mask("0")))
 
 
 # https://github.com/ROCm/clr, rocdevice.cpp; https://github.com/ROCm/ROCR-Runtime, amd_filter_device.cpp
@@ -1709,8 +1830,101 @@ def test_devices_of_amd_are_not_looked_for_with_nvidias_tool() -> None:
     """
     (finding,) = found("no-cuda-device", "cuda", rocm(0, HIP_VISIBLE_DEVICES="7"))
 
-    assert "rocm-smi" in finding.remedy
-    assert "nvidia" not in finding.remedy
+    assert finding.remedy == (
+        "see which devices there are (rocm-smi), and name them in HIP_VISIBLE_DEVICES, or unset it"
+    )
+
+
+def test_a_mask_that_may_hide_devices_is_compared_with_what_is_there() -> None:
+    """
+    NVIDIA's tool lists them.
+    """
+    (finding,) = found("no-cuda-device", "cuda", seen(0, "7"))
+
+    assert finding.remedy == (
+        "see which devices there are (nvidia-smi -L), and name them in CUDA_VISIBLE_DEVICES, or unset it"
+    )
+
+
+def test_an_empty_mask_of_hip_is_told_with_the_one_that_is_read_in_its_place() -> None:
+    """
+    Both hide every device: torch by the one, ROCm by the other.
+    """
+    (finding,) = found("mask-hides-all", "cuda", rocm(0, "-1", HIP_VISIBLE_DEVICES=""))
+
+    assert finding.reason == (
+        "HIP_VISIBLE_DEVICES='' hides every device (torch says so; ROCm takes an empty one as unset, and reads "
+        "CUDA_VISIBLE_DEVICES='-1' in its place)"
+    )
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(rocm(2, HIP_VISIBLE_DEVICES="0,1", ROCR_VISIBLE_DEVICES="0,1,2"), id="stacked"),
+        pytest.param(rocm(2, HIP_VISIBLE_DEVICES="0,GPU-abc"), id="as-hip-reads-it"),
+    ],
+)
+def test_masks_of_rocm_that_show_what_torch_counts_are_no_finding(snapshot: Snapshot) -> None:
+    """
+    However each of them is read.
+    """
+    assert not {"masks-stacked", "count-disagrees"} & {
+        finding.code for finding in judge(request_for("cuda"), snapshot).findings
+    }
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "span"),
+    [
+        pytest.param(rocm(0, HIP_VISIBLE_DEVICES="0,0"), (2, 3), id="where-torch-ends"),
+        pytest.param(rocm(2, HIP_VISIBLE_DEVICES="0, 1"), (2, 4), id="where-rocm-ends"),
+        pytest.param(rocm(2, "0, 1", HIP_VISIBLE_DEVICES=""), None, id="in-a-mask-that-is-not-shown"),
+        pytest.param(rocm(3, HIP_VISIBLE_DEVICES="0,0"), None, id="a-mask-that-is-not-read"),
+    ],
+)
+def test_the_entry_that_torch_and_rocm_read_differently_is_marked(
+    snapshot: Snapshot, span: tuple[int, int] | None
+) -> None:
+    """
+    In the mask that the message shows.
+    """
+    (finding,) = found("count-disagrees", "cuda", snapshot)
+
+    assert span == finding.span
+
+
+def test_a_mask_of_rocr_with_fewer_commas_than_devices_is_not_read() -> None:
+    """
+    Torch before 2.6, which knows HIP's alone.
+    """
+    (finding,) = found("count-disagrees", "cuda", rocm(3, ROCR_VISIBLE_DEVICES="0,0"))
+
+    assert "use HIP_VISIBLE_DEVICES in its place, which it reads (0)" == finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("code", "snapshot"),
+    [
+        pytest.param("mask-mig", divided(1, (2, (ONE, TWO)), mask="MIG-1,MIG-9", driver_count=1), id="one-is-not-here"),
+        pytest.param("mask-mig", seen(0, "MIG-1,MIG-2"), id="none-is-visible"),
+        pytest.param("count-disagrees", divided(1, (2, (ONE, TWO)), driver_count=1), id="the-driver-has-counted"),
+    ],
+)
+def test_of_instances_nothing_is_said_that_is_not_so(code: str, snapshot: Snapshot) -> None:
+    """
+    Where another reason is known, or the driver has told its own count.
+    """
+    assert [] == found(code, "cuda", snapshot)
+
+
+def test_several_instances_of_an_unlisted_machine_are_one_for_each_process() -> None:
+    """
+    Nothing is named that is not known.
+    """
+    (finding,) = found("mask-mig", 1, seen(1, "MIG-a,MIG-b"))
+
+    assert "give each process one instance" == finding.remedy
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,9 @@ PCI = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         pytest.param(seen(2, "GPU-1,GPU-0", physical=MIXED), [1, 0], id="uuids-need-no-order"),
         pytest.param(seen(1, "MIG-a", physical=TWINS), None, id="an-instance"),
         pytest.param(
+            seen(2, "1,0", physical=(PhysicalDevice(index=0), PhysicalDevice(index=1))), [1, 0], id="no-uuid-is-told"
+        ),
+        pytest.param(
             seen(1, "0", physical=(TWINS[0], PhysicalDevice(index=1))), None, id="numbers-beside-a-lost-device"
         ),
         pytest.param(
@@ -270,10 +273,12 @@ def test_the_order_is_blamed_only_where_it_may_be_the_cause(snapshot: Snapshot, 
     """
     A change of the order moves devices, and drops none.
     """
-    which = "it, or CUDA_DEVICE_ORDER," if either else "it"
+    mask, which = f"CUDA_VISIBLE_DEVICES is {snapshot.mask.raw!r} now", "it, or CUDA_DEVICE_ORDER," if either else "it"
 
     assert overtaken(snapshot)
-    assert f"before {which} was changed: it holds to {snapshot.driver_count} device" in late(snapshot)
+    assert late(snapshot).startswith(
+        f"{mask}, and CUDA had started before {which} was changed: it holds to {snapshot.driver_count} device"
+    )
 
 
 def test_a_snapshot_survives_pickling() -> None:
