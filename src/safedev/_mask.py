@@ -139,7 +139,7 @@ def _read(raw: str, kind: str, entries: list[int | str]) -> Iterator[tuple[str, 
             yield from _ending(raw, text, start, entries, entry)
             return
         if kind and not re.fullmatch(r"[0-9A-Za-z/-]+", text):
-            yield "mask-unreadable", start, end, f"{_doubtful_uuid(token, text)}: it fits no device"
+            yield "mask-unreadable", start, end, f"{_doubtful_uuid(token)}: it fits no device"
         elif not kind and not plain and (words := _doubtful(token)):
             yield "mask-unreadable", start, end, f"{words}; it is read as {quoted_number(int(entry))} alone"
         seen.add(entry)
@@ -223,9 +223,9 @@ def _doubtful(token: str) -> str | None:
     return None if re.match(r"[+-]?\d[\dA-Za-z]*$", token) else "something follows the number"
 
 
-def _doubtful_uuid(token: str, text: str) -> str:
-    """What is wrong with a text that begins as a UUID, and goes on with what no UUID holds."""
-    if token != text and re.fullmatch(r"[0-9A-Za-z/-]+", token):
+def _doubtful_uuid(token: str) -> str:
+    """What is wrong with an entry that begins as a UUID, and holds what no UUID does; *token* is without its blanks."""
+    if re.fullmatch(r"[0-9A-Za-z/-]+", token):
         return "a blank behind a UUID counts as part of it"
     if re.search(r"[\s;|&:+\uff0c\u3001]", token):
         return "only commas separate entries"

@@ -1557,6 +1557,16 @@ def test_a_mask_with_a_defect_is_written_anew(preferred: object, snapshot: Snaps
     assert [remedy] == [finding.remedy for finding in found("mask-unreadable", preferred, snapshot)]
 
 
+def test_a_uuid_is_not_sought_in_a_mask_that_is_not_in_force() -> None:
+    """
+    What is to be done about it is told already.
+    """
+    snapshot = with_machine(seen(1, "GPU-0", exported=parse_mask(None), found=()), "A", "A")
+    (finding,) = found("not-visible", "GPU-1", snapshot)
+
+    assert ("no device that the driver shows has it", "") == (finding.reason, finding.remedy)
+
+
 TWICE = with_machine(seen(0, "GPU-0,GPU-1,GPU-0a"), "A", "A")
 
 
