@@ -31,7 +31,7 @@ def look_closer(
         environ: The variables, as far as they have been read.
         names: Names of all variables that are set, for misspelled ones.
         deep: Whether the devices of the machine, and those on its bus, are asked for one by one, which takes
-            milliseconds, even where nothing that is to be said hangs on them.
+            milliseconds, even where nothing that is to be said depends on them.
     """
     from safedev import _isolation  # only where there is something to explain
 
@@ -64,7 +64,7 @@ def _machine(
     request: Request, snapshot: Snapshot, *, deep: bool
 ) -> tuple[int | None, tuple[PhysicalDevice, ...] | None]:
     """How many devices the machine has, and which; None where that is unknown, or nothing is to be said of it."""
-    look, number = deep or _hangs_on_devices(request, snapshot), snapshot.physical_count
+    look, number = deep or _depends_on_devices(request, snapshot), snapshot.physical_count
     if number is None and not look and not _as_masked(snapshot):
         number = _nvml.count()
         look = snapshot.driver_count not in {None, number}
@@ -77,7 +77,7 @@ def _machine(
 
 
 def _is_of_instances(snapshot: Snapshot, physical: tuple[PhysicalDevice, ...] | None) -> bool:
-    """Whether MIG plays a part, whose rules hang on the driver's release."""
+    """Whether MIG plays a part, whose rules depend on the driver's release."""
     entries = snapshot.mask.entries
     return any(device.mig for device in physical or ()) or any(str(entry)[:4] == "MIG-" for entry in entries[:2])
 
@@ -89,8 +89,8 @@ def _as_masked(snapshot: Snapshot) -> bool:
     return snapshot.device_count == len(snapshot.mask.entries)
 
 
-def _hangs_on_devices(request: Request, snapshot: Snapshot) -> bool:
-    """Whether something is to be said that hangs on which devices there are, and not only on how many."""
+def _depends_on_devices(request: Request, snapshot: Snapshot) -> bool:
+    """Whether something is to be said that depends on which devices there are, and not only on how many."""
     entries = snapshot.mask.entries
     uuids = request.kind == "uuid" or any(isinstance(entry, str) for entry in entries)
     if not snapshot.device_count or snapshot.refusal or uuids:

@@ -14,9 +14,10 @@ from safedev import _isolation, _nvml, launchers
 from safedev._child import can_fork, in_children
 from safedev._closer import look_closer
 from safedev._diagnosis import OBSERVATIONS, Finding
-from safedev._host_rules import LOOK_FURTHER
+from safedev._host_rules import look_further
 from safedev._launch import UNKNOWN
 from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
+from safedev._mask_rules import lister
 from safedev._quick import changed
 from safedev._report import SCHEMA, USABLE, verdict
 from safedev._request import request_for
@@ -222,13 +223,13 @@ def _of_case(case: Diagnosis, *, known: bool) -> Iterator[Levelled]:
         codes = {finding.code for finding in case.findings}
         for finding in judge(request_for("cuda"), snapshot).findings:
             if finding.code not in codes:
-                remedy = _NO_DEVICE if finding.remedy == LOOK_FURTHER else finding.remedy
+                remedy = _no_device(snapshot) if finding.remedy == look_further(snapshot) else finding.remedy
                 yield "warning", changed(finding, remedy=remedy)
 
 
-_NO_DEVICE = (
-    "if the machine has one: see whether nvidia-smi lists it, and whether the container was given it (--gpus all)"
-)
+def _no_device(snapshot: Snapshot) -> str:
+    shows = lister(snapshot)
+    return f"if the machine has one: see whether {shows} lists it, and whether the container was given it (--gpus all)"
 
 
 def _devices(snapshot: Snapshot, trials: Sequence[Report], vitals: Vitals) -> Iterator[Report]:

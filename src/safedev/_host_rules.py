@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from safedev import _isolation
 from safedev._diagnosis import OBSERVATIONS, Finding
-from safedev._mask_rules import codes, first, use_one_of, wants_cuda
+from safedev._mask_rules import codes, first, lister, use_one_of, wants_cuda
 from safedev._resolve import devices_are_there, too_old
 from safedev._text import counted, quoted
 
@@ -37,7 +37,7 @@ def old_driver(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     elif snapshot.count_evidence and devices_are_there(snapshot) and not snapshot.mask.defects:
         seen, remedy = _absence(snapshot) or (
             "",
-            "run nvidia-smi: if it fails too, the driver, or the access to it, is at fault",
+            f"run {lister(snapshot)}: if it fails too, the driver, or the access to it, is at fault",
         )
         said = quoted(snapshot.count_evidence, 200)
         yield Finding(
@@ -74,7 +74,7 @@ def nothing_visible(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Findi
         return
     if "count-disagrees" in codes(found):
         return  # ROCm shows devices, and torch counts none
-    reason, remedy = _absence(snapshot) or _behind(snapshot) or (_NONE, LOOK_FURTHER)
+    reason, remedy = _absence(snapshot) or _behind(snapshot) or (_NONE, look_further(snapshot))
     if not _able(snapshot):
         reason = "this build of torch has no CUDA"
         remedy = "if this machine has a GPU, install a build with CUDA: https://pytorch.org/get-started/locally/"
@@ -87,18 +87,22 @@ def _able(snapshot: Snapshot) -> bool:
 
 
 _NONE = "torch finds no CUDA device in this machine or container, and no mask hides one"
-LOOK_FURTHER = "run nvidia-smi: if it lists devices, run python -m safedev for what hides them; else use the CPU"
-"""What to do where nothing shows why there is no device."""
+
+
+def look_further(snapshot: Snapshot) -> str:
+    """What to do where nothing shows why there is no device."""
+    shows = lister(snapshot)
+    return f"run {shows}: if it lists devices, run python -m safedev for what hides them; else use the CPU"
 
 
 def _behind(snapshot: Snapshot) -> tuple[str, str] | None:
     """What there is to say where a mask names devices, and none of them is visible."""
-    mask, lister = snapshot.mask, "rocm-smi" if snapshot.hip_build else "nvidia-smi -L"
+    mask, lists = snapshot.mask, "rocm-smi" if snapshot.hip_build else "nvidia-smi -L"
     if mask.raw is None or (snapshot.cuda_build and snapshot.physical_count == 0):
         return None
     return (
         f"torch finds no CUDA device, and {mask.variable}={quoted(mask.raw)} may hide those that are there",
-        f"see which devices there are ({lister}), and name them in {mask.variable}, or unset it",
+        f"see which devices there are ({lists}), and name them in {mask.variable}, or unset it",
     )
 
 

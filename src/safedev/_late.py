@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from safedev import _driver, _library, _nvml
 from safedev._mask import CUDA_VISIBLE_DEVICES
-from safedev._snapshot import Snapshot, late, overtaken
+from safedev._snapshot import ANEW, Snapshot, late, overtaken
 from safedev._text import counted, quoted, state
 from safedev.errors import MaskError
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
     from safedev._mask import Mask
 
-_ANEW = (
-    "restart the process (in a notebook, the kernel), and set the mask in the shell, or call guard_visible_devices() "
-    "before anything asks CUDA"
-)
 _SPAWN = 'start it with the "spawn" or "forkserver" method, or fork before CUDA starts'
 
 
@@ -40,7 +36,7 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     )
     if not overtaken(held):
         return None
-    return f"{late(held)}\n  why: the driver reads the mask once, when it starts [mask-too-late]\n  fix: {_ANEW}"
+    return f"{late(held)}\n  why: the driver reads the mask once, when it starts [mask-too-late]\n  fix: {ANEW}"
 
 
 def forked() -> str | None:
@@ -49,7 +45,7 @@ def forked() -> str | None:
         return None
     return (
         "this process was forked after its parent had started CUDA, and cannot use CUDA at all\n"
-        "  why: the driver does not go on in a forked process [driver-unusable]\n"
+        "  why: CUDA does not work in a process that was forked after it had started [driver-unusable]\n"
         f"  fix: {_SPAWN}"
     )
 
@@ -77,12 +73,12 @@ def too_late(change: Mapping[str, str]) -> str | None:
             f"{wanted} comes too late: CUDA has started in this process, and holds to {counted(count, 'device')}\n"
             "  why: the driver reads the mask once, when it starts; torch.cuda.is_available() is enough for that "
             "[mask-too-late]\n"
-            f"  fix: {_ANEW}"
+            f"  fix: {ANEW}"
         )
     if _driver.in_bad_fork():
         return (
             f"{wanted} comes too late: this process was forked after its parent had started CUDA\n"
-            "  why: CUDA cannot be used at all in such a process, whatever the mask [mask-too-late]\n"
+            "  why: CUDA cannot be used at all in such a process, whatever the mask [driver-unusable]\n"
             f"  fix: {_SPAWN}"
         )
     return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _QUESTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
 if sys.platform != "win32":
-    # The one of the program itself.
+    # The C library's getenv, which libraries of this process call.
     _getenv = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)(dlsym(ctypes.pythonapi._handle, "getenv"))  # noqa: SLF001
 
 
@@ -68,7 +68,7 @@ def unseen(variables: Mapping[str, str | None]) -> str | None:
     return None
 
 
-def loads(name: str) -> bool:
+def can_load(name: str) -> bool:
     """Whether the library *name* can be had here; it is loaded, if it was not yet, and nothing in it is called."""
     try:
         ctypes.CDLL(name) if sys.platform == "win32" else dlopen(name, os.RTLD_NOW)

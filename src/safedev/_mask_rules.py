@@ -7,7 +7,7 @@ from safedev._mask import CUDA_VISIBLE_DEVICES, rewriting
 from safedev._request import request_for
 from safedev._resolve import resolve
 from safedev._rocm import HIP_VISIBLE_DEVICES, hip_end
-from safedev._snapshot import expected_devices, late, overtaken, visible_devices
+from safedev._snapshot import ANEW, expected_devices, late, overtaken, visible_devices
 from safedev._text import counted, quoted, state
 
 TYPE_CHECKING = False
@@ -24,6 +24,11 @@ _BY_ROCM = frozenset({"count-disagrees", "masks-stacked"})  # on a build for HIP
 
 REFUSALS = frozenset({"device-unusable", "driver-unusable"})
 """Codes of findings about a device that is there, by the right ordinal, and refuses."""
+
+
+def lister(snapshot: Snapshot) -> str:
+    """The command that lists the devices of the machine, of the maker that this build of torch is for."""
+    return "rocm-smi" if snapshot.hip_build else "nvidia-smi"
 
 
 def wants_cuda(case: Diagnosis) -> bool:
@@ -72,12 +77,12 @@ def rewrite(case: Diagnosis) -> str:
     instead = mask.defects[-1].instead
     if machine and instead and instead.replace(",", "").isdecimal():  # of a range, what this machine has
         here = [number for number in instead.split(",") if int(number) < machine]
-        instead = ",".join(here) or instead
+        instead = ",".join(here) or None
     return rewriting(mask, instead) + (_and_then(case, instead) if instead else "")
 
 
 def _and_then(case: Diagnosis, mask: str) -> str:
-    """What is to be done besides, where *mask*, written as is told, shows fewer devices than the request needs."""
+    """What to ask for besides, where *mask* shows fewer devices than the request needs; empty if one is not visible."""
     number, asked = len(mask.split(",")), case.request.ordinal
     if asked is None or asked < number or case.snapshot.device_count < number:
         return ""
@@ -104,8 +109,7 @@ def too_late(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     yield Finding(
         code="mask-too-late",
         reason=late(snapshot),
-        remedy="restart the process (in a notebook, the kernel), and set the mask before anything starts CUDA: in the "
-        f"shell, or by guard_visible_devices() at the top of the program; here, {use_one_of(snapshot)}",
+        remedy=f"{ANEW}; here, {use_one_of(snapshot)}",
         suggestion=first(snapshot),
     )
 
@@ -163,20 +167,24 @@ def one_device_twice(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Find
     Source:
         ``torch/cuda/__init__.py``, ``_transform_uuid_to_ordinals``.
     """
-    mask, seen = case.snapshot.mask, list[str]()
-    for place, entry in enumerate(mask.entries if wants_cuda(case) and "mask-too-late" not in codes(found) else ()):
-        named = [device.uuid for device in case.snapshot.physical or () if device.uuid.startswith(str(entry))]
-        if len(named) != 1:
-            return  # the list ends here, or holds no UUIDs
-        if named[0] in seen:
-            yield Finding(
-                code="mask-repeated",
-                reason=f"in {mask.variable}, {quoted(str(entry))} is a device that stands in the list already, and a "
-                "repeated entry hides every device",
-                remedy=f"name each device once: {mask.variable}={','.join(seen)}",
-                span=mask.span_of(place),
-            )
-        seen.append(named[0])
+    if not wants_cuda(case) or "mask-too-late" in codes(found):
+        return
+    mask = case.snapshot.mask
+    named: list[str] = []
+    for entry in mask.entries:
+        fitting = [device.uuid for device in case.snapshot.physical or () if device.uuid.startswith(str(entry))]
+        if len(fitting) != 1:
+            break  # the list ends here, or holds no UUIDs
+        named += fitting
+    again = next((place for place, uuid in enumerate(named) if uuid in named[:place]), None)
+    if again is not None:
+        yield Finding(
+            code="mask-repeated",
+            reason=f"in {mask.variable}, {quoted(str(mask.entries[again]))} is a device that the list holds already: "
+            "a repeated entry hides every device",
+            remedy=f"name each device once: {mask.variable}={','.join(dict.fromkeys(named))}",
+            span=mask.span_of(again),
+        )
 
 
 def listed_instances(snapshot: Snapshot) -> list[str] | None:
@@ -193,34 +201,30 @@ def _what_is_here(entry: int | str, machine: int, fits: int, instances: Sequence
         shown = f": {instances[0]}" + ", ..." * (len(instances) > 1) if instances else ""
         return f"this machine (or container) has {counted(len(instances), 'MIG instance')}{shown}"
     if isinstance(entry, str):
-        return f"{fits or 'none'} of the {counted(machine, 'device')} of this machine (or container) fit it"
+        what = f"this machine (or container) has {counted(machine, 'device')}"
+        return f"{what}, and {fits} of them fit it" if fits else f"{what}, none by that UUID"
     numbers = f", 0 {'and' if machine == 2 else 'to'} {machine - 1}" if machine > 1 else ""
     return f"this machine (or container) has {counted(machine, 'device')}{numbers}"
 
 
 def hides_all(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
-    mask, count = case.snapshot.mask, case.snapshot.device_count
-    if (
-        case.device is not None
-        or count
-        or not mask.hides_all
-        or not wants_cuda(case)
-        or "no-cuda-device" in codes(found)
-    ):
+    snapshot, mask = case.snapshot, case.snapshot.mask
+    if case.device is not None or snapshot.device_count or not mask.hides_all or not wants_cuda(case):
         return
-    hip, unset = "", f"unset {mask.variable}, or "
-    if case.snapshot.hip_build and mask.raw == "":
-        hip = " (torch says so; ROCm takes an empty one as unset)"
-        cuda = case.snapshot.variables.get(CUDA_VISIBLE_DEVICES)
-        if mask.variable == HIP_VISIBLE_DEVICES and cuda:
+    if "no-cuda-device" in codes(found):
+        return  # there is nothing to hide
+    by_rocm, remedy = "", f"unset {mask.variable}, or list the devices to use: {mask.variable}=0"
+    if snapshot.hip_build and mask.raw == "":
+        read = "torch says so; ROCm takes an empty one as unset"
+        inner = snapshot.variables.get(CUDA_VISIBLE_DEVICES)
+        if mask.variable == HIP_VISIBLE_DEVICES and inner:
             if codes(found) & _BY_ROCM:
-                return
-            hip, unset = f"{hip[:-1]}, and reads {CUDA_VISIBLE_DEVICES}={quoted(cuda)} in its place)", ""
-    yield Finding(
-        code="mask-hides-all",
-        reason=f"{mask.variable}={quoted(mask.raw or '')} hides every device{hip}",
-        remedy=f"{unset}list the devices to use: {mask.variable}=0",
-    )
+                return  # told already, with what ROCm shows
+            read += f", and reads {CUDA_VISIBLE_DEVICES}={quoted(inner)} in its place"
+            remedy = f"list the devices to use: {mask.variable}=0"
+        by_rocm = f" ({read})"
+    reason = f"{mask.variable}={quoted(mask.raw or '')} hides every device{by_rocm}"
+    yield Finding(code="mask-hides-all", reason=reason, remedy=remedy)
 
 
 def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -231,8 +235,9 @@ def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Findin
     if asked in mask.entries[:count]:
         ordinal = mask.entries.index(asked)
         # Once the driver has started, only the devices themselves can tell that the mask is still the one it read.
-        known = visible_devices(case.snapshot) is not None and expected_devices(case.snapshot)[ordinal] is not None
-        sure = case.snapshot.driver_count is None or known
+        visible = visible_devices(case.snapshot)
+        holds = visible is not None and [*visible] == expected_devices(case.snapshot)
+        sure = case.snapshot.driver_count is None or holds
         unless = "" if sure else ", unless the mask was changed after CUDA had started"
         yield Finding(
             code="physical-index",

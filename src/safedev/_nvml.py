@@ -45,7 +45,9 @@ def count() -> int | None:
     started = _library.ask(NAME, "nvmlDeviceGetCount_v2")  # where torch has counted by it: it does answer
     if started is not None and started[0] == 0:
         return started[1]
-    return _bounded(lambda: _started(_count)) if _library.loads(NAME) else None  # no thread for what is not there
+    return (
+        _bounded(lambda: _within_nvml(_count)) if _library.can_load(NAME) else None
+    )  # no thread for what is not there
 
 
 def inventory() -> tuple[PhysicalDevice, ...] | None:
@@ -64,10 +66,10 @@ def vitals() -> tuple[str, int | None, dict[int, tuple[int, int, str]]]:
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
     """
-    return _bounded(lambda: _started(_vitals)) or ("", None, {})
+    return _bounded(lambda: _within_nvml(_vitals)) or ("", None, {})
 
 
-def _started(question: Callable[[ctypes.CDLL], Answer]) -> Answer | None:
+def _within_nvml(question: Callable[[ctypes.CDLL], Answer]) -> Answer | None:
     """Start NVML, put *question* to it, and end it; None where it is missing, too old, or does not start."""
     try:
         library = ctypes.CDLL(NAME)

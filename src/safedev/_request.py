@@ -20,8 +20,8 @@ ACCELERATORS = frozenset(
     {"mps", "xpu", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone", "npu", "musa", "mlu", "gcu", "sdaa"}
 )
 # Types that every torch.device may have, and that are no place for a program's work. A package may call its own kind by
-# any other name. Source: c10/core/DeviceType.h, and at::isAccelerator, torch 2.4 to 2.14; to ROCm's devices torch says
-# "cuda".
+# any other name. Source: c10/core/DeviceType.h, and at::isAccelerator, torch 2.4 to 2.14; torch calls ROCm's
+# devices "cuda", too.
 _NO_ACCELERATORS = frozenset(
     {"meta", "lazy", "vulkan", "metal", "fpga", "ve", "hip", "mkldnn", "ideep", "opengl", "opencl"}
 )

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from safedev._diagnosis import Diagnosis
-    from safedev._mask import Mask
     from safedev._snapshot import Snapshot
 
 
@@ -44,14 +43,14 @@ def stacked_masks(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
 
 def _unstacked(outer: str, name: str, inner: str, *, empty: bool) -> str:
     """What to do about two masks; *empty*: HIP's is set, and empty, which hides all from torch."""
-    meant = [(ROCR_VISIBLE_DEVICES, as_meant(outer)), (name, as_meant(inner))]
-    # Not ROCr's -1, of which torch counts the commas.
+    meant = [(ROCR_VISIBLE_DEVICES, _as_meant(outer)), (name, _as_meant(inner))]
+    # -1 is written for HIP: torch counts one device under ROCr's.
     told = [f"{HIP_VISIBLE_DEVICES if text == '-1' else one}={text}" for one, text in meant if text]
     if not told:
         return "unset both, or list numbers in one of them, each once"
     one_alone = "set one of them alone"
     if told != [f"{ROCR_VISIBLE_DEVICES}={outer}", f"{name}={inner}"]:
-        one_alone += f" ({' or '.join(told)})"
+        one_alone += f" ({' or '.join(dict.fromkeys(told))})"
     elif empty:
         one_alone = f"unset {HIP_VISIBLE_DEVICES}, and set one of the others alone"
     inside = f", or count in {HIP_VISIBLE_DEVICES} from 0 inside what {ROCR_VISIBLE_DEVICES} leaves"
@@ -85,7 +84,7 @@ def _empty(name: str, rocr: str | None, inner: str | None) -> Iterator[Finding]:
     here = rocr_entries(rocr) if rocr is not None else hip_entries(inner) if inner else [0]
     if inner:
         shows = f"reads {CUDA_VISIBLE_DEVICES}={quoted(inner)} in its place and shows {len(here)} at most"
-        use = f"{name}={as_meant(inner)} to use them" if as_meant(inner) else "list numbers in it, each once"
+        use = f"{name}={_as_meant(inner)} to use them" if _as_meant(inner) else "list numbers in it, each once"
     if here:
         yield Finding(
             code="count-disagrees",
@@ -102,8 +101,8 @@ def _of_hip(snapshot: Snapshot, name: str, raw: str) -> Iterator[Finding]:
         rule, span = "", None
     elif count > len(entries) and end is not None:
         span = mask.span_of(end)
-        words = "it takes plain numbers, without blanks, signs or leading zeros"
-        rule = f"ROCm ends the list at {quoted(raw[slice(*span)])}, since {words}"
+        ending = quoted(raw[slice(*span)])
+        rule = f"ROCm ends the list at {ending}, since it takes plain numbers, without blanks, signs or leading zeros"
     elif count == len(mask.entries) < len(entries):
         span = mask.defects[-1].span if mask.defects else None
         rule = _RULES.get(mask.defects[-1].code if mask.defects else "", _ANY_UUID)
@@ -123,7 +122,7 @@ def _read_otherwise(
     snapshot: Snapshot, name: str, raw: str, here: int, rule: str, span: tuple[int, int] | None = None
 ) -> Finding:
     """Tell that torch's count under a mask is not ROCm's, *here*, by which *rule*; empty: torch does not read it."""
-    plain = as_meant(raw)
+    plain = _as_meant(raw)
     if not rule:
         remedy = f"use {HIP_VISIBLE_DEVICES} in its place, which it reads" + (f" ({plain})" if plain else "")
     elif plain == "-1":
@@ -141,12 +140,12 @@ def _read_otherwise(
     return Finding(code="count-disagrees", reason=reason, remedy=remedy, span=span)
 
 
-def as_meant(raw: str) -> str:
+def _as_meant(raw: str) -> str:
     """What *raw* was meant to say, in a text that torch, HIP and ROCr read alike; empty: that is not known.
 
     ``-1``, which hides every device, is the one text that torch does not read alike where it is ROCr's.
     """
-    mask: Mask = parse_mask(raw)
+    mask = parse_mask(raw)
     if mask.hides_all:
         return "-1"
     text = (mask.defects[-1].instead or "") if mask.defects else ",".join(map(str, mask.entries))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from safedev import _count_rules, _host_rules, _mask_rules, _rocm_rules
+from safedev import _host_rules, _mask_rules, _mig_rules, _rocm_rules
 from safedev._diagnosis import Diagnosis, Finding, describe_visible
-from safedev._mask_rules import codes, first, use_one_of, wants_cuda
+from safedev._mask_rules import codes, first, lister, use_one_of, wants_cuda
 from safedev._quick import changed, quickly
 from safedev._resolve import resolve
 from safedev._text import counted, quoted, quoted_number
@@ -34,11 +34,10 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
         )
         return
     if "out of memory" in snapshot.refusal:  # so it is there, whoever has told the count
-        shows = "rocm-smi" if snapshot.hip_build else "nvidia-smi"
         yield Finding(
             code="device-unusable",
             reason=f"the device is there and refuses: {said}",
-            remedy=f"run {shows} to see which processes hold its memory, and end them; "
+            remedy=f"run {lister(snapshot)} to see which processes hold its memory, and end them; "
             f"or use {'another device' if first(snapshot) else 'the CPU'}",
             suggestion=first(snapshot) or "cpu",
         )
@@ -61,7 +60,7 @@ def _refused(case: Diagnosis, _: Sequence[Finding]) -> Iterator[Finding]:
     yield Finding(
         code="device-unusable",
         reason=f"the device is there and refuses: {said}",
-        remedy="run nvidia-smi to see whether another process holds it in exclusive mode, or whether it is lost; "
+        remedy=f"run {lister(snapshot)} to see whether another process holds it in exclusive mode, or it is lost; "
         f"or use {'another device' if first(snapshot) else 'the CPU'}",
         suggestion=first(snapshot) or "cpu",
     )
@@ -178,11 +177,14 @@ def _not_visible(case: Diagnosis, findings: Sequence[Finding]) -> Iterator[Findi
         reason, remedy = f"it fits {len(found)} devices: {fits}", "give more of the UUID"
     elif snapshot.mask.raw is not None and len(hidden) == 1:
         reason = "the machine has that device, and the mask hides it"
-        entries = [entry for entry in snapshot.mask.entries if isinstance(entry, str)]  # numbers go with no UUID
+        entries = [
+            str(entry) for entry in snapshot.mask.entries if str(entry).startswith("GPU-")
+        ]  # a mask holds one kind
         wider = ",".join([*entries[: snapshot.device_count], hidden[0]])
         remedy = f"write {snapshot.mask.variable}={wider}, where the mask is set"
     else:
-        reason, remedy = "no visible device has it", "nvidia-smi -L lists the UUIDs of the machine"
+        lists = "rocm-smi --showuniqueid" if snapshot.hip_build else "nvidia-smi -L"
+        reason, remedy = "no visible device has it", f"{lists} lists the UUIDs of the machine"
     yield Finding(code="not-visible", reason=reason, remedy=remedy, suggestion=first(snapshot))
 
 
@@ -228,8 +230,8 @@ RULES: tuple[Rule, ...] = (
     _mask_rules.one_device_twice,
     _mask_rules.unknown_entry,
     _mask_rules.hides_all,
-    _count_rules.mig,
-    _count_rules.divided,
+    _mig_rules.mig,
+    _mig_rules.divided,
     _negative,
     _mask_rules.physical_index,
     _global_rank,

@@ -257,7 +257,7 @@ def _of_late_mask(request: Request, snapshot: Snapshot, environ: Variables, *, d
     diagnosis = _judge(request, snapshot, environ, deep=deep)
     if all(finding.code != "mask-too-late" for finding in diagnosis.findings):
         return ""
-    words = f"{diagnosis.device} is not the device that {snapshot.mask.variable} names now: CUDA had started before"
+    words = f"{snapshot.mask.variable} was changed after CUDA had started: {diagnosis.device} may not be what it names"
     return f"{words}\n{diagnosis.render()}"
 
 

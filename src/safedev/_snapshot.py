@@ -235,7 +235,7 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
     if count is None or machine is None:
         return False
     if any(device.mig for device in snapshot.physical or ()):
-        return False  # what is visible of it is its instances, and how many of them hangs on the driver
+        return False  # what is visible of it is its instances, and how many of them depends on the driver
     if not any(device.uuid for device in snapshot.physical or ()):
         if snapshot.mask.raw is None:
             return count > machine  # fewer may as well be lost
@@ -243,7 +243,8 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
         here = next((n for n, entry in enumerate(numbers) if entry >= machine), len(numbers))
         return len(numbers) == len(entries) and here != count
     told = [device.uuid if device is not None else None for device in expected_devices(snapshot)]
-    if not len(told) - min(told.count(None), _lost(snapshot.physical or ())) <= count <= len(told):
+    lost = min(told.count(None), _lost(snapshot.physical or ()))  # as many of those that the mask names may be lost
+    if not len(told) - lost <= count <= len(told):
         return True
     if len(told) != count:
         return False  # which of them is the lost one cannot be told
@@ -252,13 +253,22 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
 
 
 def _other_instance(snapshot: Snapshot) -> bool:
-    """Whether the first visible device is known not to be the instance that the mask, one of instances, begins with."""
+    """Whether ordinal 0 is surely another instance than the first one of the mask."""
     first = (snapshot.uuids or ("",))[0].lower()
-    whole = next((device for device in snapshot.physical or () if device.uuid.lower() == first), None)
-    if not first or whole is not None:
-        return whole is not None and not whole.mig  # an older driver tells an instance by the UUID of its device
+    if not first:
+        return False
+    for device in snapshot.physical or ():
+        if device.uuid.lower() == first:
+            return not device.mig  # an older driver tells an instance by the UUID of its device
     entry = str(snapshot.mask.entries[0]).lower()
     return "/" not in entry and not first[4:].startswith(entry[4:])
+
+
+ANEW = (
+    "restart the process (in a notebook, the kernel), and set the mask in the shell, or call guard_visible_devices() "
+    "before anything asks CUDA"
+)
+"""What to do about a mask that came too late."""
 
 
 def late(snapshot: Snapshot) -> str:

@@ -195,7 +195,7 @@ def may_warn() -> bool:
         takes a driver that is missing for no device; torch 2.4 to 2.14. CPython's ``Lib/warnings.py``,
         ``_filters_mutated``: the record of what was shown holds until filters change, and a catcher changes them twice.
     """
-    return any(map(_library.loads, (_nvml.NAME, _driver.NAME)))
+    return any(map(_library.can_load, (_nvml.NAME, _driver.NAME)))
 
 
 def _count_or_error() -> tuple[int, str]:

@@ -123,8 +123,9 @@ def attempt(ordinal: int) -> Iterator[dict[str, object]]:
 def _judged(text: bytes, ending: str | None, seconds: float) -> dict[str, Any]:
     known: dict[str, Any] = {"said": "", "seconds": None}
     for line in text.splitlines():
-        with suppress(ValueError):  # what another module of the child has printed there
-            known.update(json.loads(line) if line.startswith(b"{") else {})
+        if line.startswith(b"{"):
+            with suppress(ValueError):  # another module of the child may print there, too
+                known.update(json.loads(line))
     if ending is None:
         known["state"] = "hung"
     elif "state" not in known:

@@ -88,17 +88,17 @@ def guard_visible_devices(
     environ = None if environ is os.environ else environ
     world = os.environ if environ is None else environ
     mask = parse_mask(world.get(CUDA_VISIBLE_DEVICES))
-    overtaken = None
+    problem = None
     if environ is None and "ctypes" in sys.modules:  # nearly all that start the driver load it, torch included
         from safedev import _late
 
-        overtaken = _late.out_of_force(mask, world)
+        problem = _late.out_of_force(mask, world)
         if devices is None and order is None:
-            overtaken = overtaken or _late.not_in_force(mask, world) or _late.forked()
+            problem = problem or _late.not_in_force(mask, world) or _late.forked()
     if devices is None:
-        _warn(mask, world, overtaken)
-    elif overtaken:
-        raise MaskTooLateError(mask, overtaken)
+        _warn(mask, world, problem)
+    elif problem:
+        raise MaskTooLateError(mask, problem)
     if devices is None and order is None:
         return mask
     from safedev import _late
@@ -276,10 +276,10 @@ def _told(mask: Mask, defect: MaskDefect, where: str = "") -> str:
     return f"{lead}{shown}\n{' ' * len(lead)}{carets}\n  why: {defect.reason} [{defect.code}]\n  fix: {fix}"
 
 
-def _warn(mask: Mask, world: Mapping[str, str], overtaken: str | None) -> None:
-    """Warn of a mask that came too late, of a defect in it, or of a name that is nearly that of one."""
-    if overtaken:
-        warnings.warn(overtaken, MaskWarning, stacklevel=3)
+def _warn(mask: Mask, world: Mapping[str, str], problem: str | None) -> None:
+    """Warn of a mask that is not what the driver reads, of a defect in it, or of a name that is nearly that of one."""
+    if problem:
+        warnings.warn(problem, MaskWarning, stacklevel=3)
     for defect in mask.defects[:_MOST_WARNED]:
         left = f"leaves {counted(len(mask.entries), 'device')} at most" if mask.entries else "hides every device"
         warnings.warn(

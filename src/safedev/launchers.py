@@ -197,7 +197,7 @@ def _refuse_several(environ: Mapping[str, str]) -> None:
             continue
         looked_for = dict.fromkeys(filter(None, (getattr(known, "local_rank", None) for known in LAUNCHERS)))
         told = ", ".join(f"{one}={quoted(environ[one])}" for one in looked_for if environ.get(one) not in UNSET)
-        doubt = f"{told} is not believed: its launcher's others are missing, or contradict it"
+        doubt = f"not believed: {told}, since other variables of that launcher are missing or contradict it"
         problem = (
             f"{name}={quoted(text)} counts several processes, and no variable tells the local rank of this one: "
             f"set LOCAL_RANK, or unset {name} if this process is alone\n"

@@ -24,12 +24,18 @@ else:
         from collections.abc import Callable
         from typing import Literal
 
-        from safedev import _diagnosis, _terms
+        from safedev._diagnosis import Diagnosis, Finding
+        from safedev._terms import Preferred, Target
 
-        known = {"Diagnosis": _diagnosis.Diagnosis, "Finding": _diagnosis.Finding}
-        known |= {"Preferred": _terms.Preferred, "Target": _terms.Target}
-        known["FallbackPolicy"] = Callable[[known["Diagnosis"]], known["Target"] | None]
-        known["Fallback"] = Literal["cuda:0", "cpu", "raise"] | known["FallbackPolicy"]
+        policy = Callable[[Diagnosis], Target | None]
+        known = {
+            "Diagnosis": Diagnosis,
+            "Fallback": Literal["cuda:0", "cpu", "raise"] | policy,
+            "FallbackPolicy": policy,
+            "Finding": Finding,
+            "Preferred": Preferred,
+            "Target": Target,
+        }
         if name in known:
             return known[name]
         raise AttributeError(f"module 'safedev.policies' has no attribute {name!r}")

@@ -35,7 +35,7 @@ TESTS = {
     "_diagnosis": ["rules"],
     "_mask_rules": ["rules"],
     "_host_rules": ["rules", "isolation"],
-    "_count_rules": ["rules"],
+    "_mig_rules": ["rules"],
     "_rocm_rules": ["rules", "rocm"],
     "_rules": ["rules"],
     "policies": ["policies"],

@@ -295,8 +295,8 @@ def test_a_library_that_is_here_loads() -> None:
     """
     The C library is, and one that nobody made is not.
     """
-    assert _library.loads("libc.so.6")
-    assert not _library.loads("libno-such-library.so.1")
+    assert _library.can_load("libc.so.6")
+    assert not _library.can_load("libno-such-library.so.1")
 
 
 def test_a_system_without_the_flag_has_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

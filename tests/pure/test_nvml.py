@@ -43,7 +43,7 @@ class Library:
 def library(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> Library:
     stand_in = Library(**answers)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: stand_in)
-    monkeypatch.setattr(_library, "loads", lambda name: True)
+    monkeypatch.setattr(_library, "can_load", lambda name: True)
     return stand_in
 
 
@@ -89,7 +89,7 @@ def test_without_the_library_nothing_is_counted(monkeypatch: pytest.MonkeyPatch)
     """
     A machine without NVIDIA's driver is no error, and no thread is started for it.
     """
-    monkeypatch.setattr(_library, "loads", lambda name: False)
+    monkeypatch.setattr(_library, "can_load", lambda name: False)
     monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail("a thread is started"))
 
     assert _nvml.count() is None
@@ -368,7 +368,7 @@ def test_nvml_that_never_returns_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     hung.answers["nvmlInit_v2"] = type("Hang", (), {"__int__": lambda _: int(released.wait(60))})()
     monkeypatch.setattr(_nvml, "SECONDS", 0.05)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: hung)
-    monkeypatch.setattr(_library, "loads", lambda name: True)
+    monkeypatch.setattr(_library, "can_load", lambda name: True)
     installed(monkeypatch, Pynvml(nvmlInit=lambda: released.wait(60)))
     answer = question()
     released.set()

@@ -184,7 +184,7 @@ SITUATIONS = [
         "mask-unknown-device",
         0,
         with_machine(seen(0, "GPU-,GPU-1"), "A", "A"),
-        ["'GPU-'", "2 of the 2 devices of this machine (or container) fit it"],
+        ["'GPU-'", "2 devices, and 2 of them fit it"],
         None,
         id="mask-unknown-device-ambiguous",
     ),
@@ -514,7 +514,7 @@ SITUATIONS = [
         "mask-unknown-device",
         1,
         with_machine(seen(1, "GPU-0,GPU-9"), "A", "A"),
-        ["'GPU-9'", "none of the 2 devices"],
+        ["'GPU-9'", "2 devices, none by that UUID"],
         "cuda:0",
         id="mask-unknown-device-by-uuid",
     ),
@@ -1529,7 +1529,10 @@ def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
     [
         pytest.param(1, with_machine(seen(1, "0-9"), "A", "A"), "write CUDA_VISIBLE_DEVICES=0,1", id="what-is-here"),
         pytest.param(
-            1, with_machine(seen(1, "5-7"), "A", "A"), "write CUDA_VISIBLE_DEVICES=5,6,7", id="none-of-it-is-here"
+            1,
+            with_machine(seen(1, "5-7"), "A", "A"),
+            "unset CUDA_VISIBLE_DEVICES, or list physical indices: CUDA_VISIBLE_DEVICES=0,1",
+            id="none-of-it-is-here",
         ),
         pytest.param(
             1,
@@ -1557,6 +1560,78 @@ def test_a_mask_with_a_defect_is_written_anew(preferred: object, snapshot: Snaps
     assert [remedy] == [finding.remedy for finding in found("mask-unreadable", preferred, snapshot)]
 
 
+def test_a_repeated_uuid_is_to_be_written_once() -> None:
+    """
+    What this machine has is no matter there.
+    """
+    (finding,) = found("mask-repeated", 0, with_machine(seen(0, "GPU-0,GPU-0"), "A", "A"))
+
+    assert "write CUDA_VISIBLE_DEVICES=GPU-0" == finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("asked", "mask", "remedy"),
+    [
+        pytest.param("GPU-1", "MIG-1", "write CUDA_VISIBLE_DEVICES=GPU-1abc, where the mask is set", id="instances"),
+        pytest.param(
+            "GPU-1",
+            "GPU-0,GPU-9",
+            "write CUDA_VISIBLE_DEVICES=GPU-0,GPU-1abc, where the mask is set",
+            id="an-unknown-one",
+        ),
+        pytest.param(
+            "GPU-1",
+            "MIG-GPU-1abc/1/0",
+            "write CUDA_VISIBLE_DEVICES=GPU-1abc, where the mask is set",
+            id="an-instance-by-its-older-name",
+        ),
+        pytest.param("GPU-1", None, "nvidia-smi -L lists the UUIDs of the machine", id="no-mask"),
+    ],
+)
+def test_a_mask_is_written_with_a_hidden_device(asked: str, mask: str | None, remedy: str) -> None:
+    """
+    Beside those that it shows and that can stand beside it: a mask holds one kind, and ends at what is not here.
+    """
+    (finding,) = found("not-visible", asked, with_machine(seen(1, mask, found=()), "A", "A"))
+
+    assert remedy == finding.remedy
+
+
+def test_a_number_that_the_machine_lacks_is_looked_for_in_a_mask_that_may_be_late() -> None:
+    """
+    A divided device keeps it from being known whether the mask is the driver's.
+    """
+    physical = (PhysicalDevice(index=0, uuid="GPU-0abc", mig=True), *machine("A", "A", "A")[1:])
+    awake = seen(2, "7,1", driver_count=2, uuids=("GPU-1abc", "GPU-2abc"), physical=physical, physical_count=3)
+    (finding,) = found("physical-index", 7, awake)
+
+    assert "unless the mask was changed after CUDA had started" in finding.reason
+    assert finding.suggestion is None
+
+
+@pytest.mark.parametrize(
+    ("code", "preferred", "snapshot"),
+    [
+        pytest.param("no-cuda-device", "cuda", rocm(0), id="no-device"),
+        pytest.param("not-visible", "GPU-1", replace(rocm(1), found=()), id="a-uuid"),
+        pytest.param(
+            "device-unusable",
+            0,
+            replace(rocm(1), driver_count=1, refusal="hipErrorNoBinaryForGpu", refused=("cuda:0",)),
+            id="a-device-that-refuses",
+        ),
+    ],
+)
+def test_on_rocm_amds_tool_is_named(code: str, preferred: object, snapshot: Snapshot) -> None:
+    """
+    NVIDIA's shows nothing there.
+    """
+    (finding,) = found(code, preferred, snapshot)
+
+    assert "rocm-smi" in finding.remedy
+    assert "nvidia-smi" not in finding.remedy
+
+
 def test_a_uuid_is_not_sought_in_a_mask_that_is_not_in_force() -> None:
     """
     What is to be done about it is told already.
@@ -1578,7 +1653,7 @@ def test_a_device_by_two_beginnings_of_its_uuid_is_a_repetition() -> None:
     case = judge(request_for(0), TWICE)
 
     assert ["mask-repeated"] == [finding.code for finding in case.findings]
-    assert "'GPU-0a' is a device that stands in the list already" in case.findings[0].reason
+    assert "'GPU-0a' is a device that the list holds already" in case.findings[0].reason
     assert (12, 18) == case.findings[0].span
 
 
@@ -1634,7 +1709,7 @@ def test_a_physical_index_is_translated_where_the_mask_is_known_to_hold(
     """
     (finding,) = found("physical-index", 2, snapshot)
 
-    assert finding.reason == f"2 is what the mask calls the device; in this process that device is ordinal 0{unless}"
+    assert f"2 is what the mask calls the device; in this process that device is ordinal 0{unless}" == finding.reason
     assert (remedy, suggestion) == (finding.remedy, finding.suggestion)
 
 
@@ -1840,9 +1915,9 @@ def test_devices_of_amd_are_not_looked_for_with_nvidias_tool() -> None:
     """
     (finding,) = found("no-cuda-device", "cuda", rocm(0, HIP_VISIBLE_DEVICES="7"))
 
-    assert finding.remedy == (
-        "see which devices there are (rocm-smi), and name them in HIP_VISIBLE_DEVICES, or unset it"
-    )
+    expected = "see which devices there are (rocm-smi), and name them in HIP_VISIBLE_DEVICES, or unset it"
+
+    assert expected == finding.remedy
 
 
 def test_a_mask_that_may_hide_devices_is_compared_with_what_is_there() -> None:
@@ -1851,9 +1926,9 @@ def test_a_mask_that_may_hide_devices_is_compared_with_what_is_there() -> None:
     """
     (finding,) = found("no-cuda-device", "cuda", seen(0, "7"))
 
-    assert finding.remedy == (
-        "see which devices there are (nvidia-smi -L), and name them in CUDA_VISIBLE_DEVICES, or unset it"
-    )
+    expected = "see which devices there are (nvidia-smi -L), and name them in CUDA_VISIBLE_DEVICES, or unset it"
+
+    assert expected == finding.remedy
 
 
 def test_an_empty_mask_of_hip_is_told_with_the_one_that_is_read_in_its_place() -> None:
@@ -1862,10 +1937,12 @@ def test_an_empty_mask_of_hip_is_told_with_the_one_that_is_read_in_its_place() -
     """
     (finding,) = found("mask-hides-all", "cuda", rocm(0, "-1", HIP_VISIBLE_DEVICES=""))
 
-    assert finding.reason == (
+    expected = (
         "HIP_VISIBLE_DEVICES='' hides every device (torch says so; ROCm takes an empty one as unset, and reads "
         "CUDA_VISIBLE_DEVICES='-1' in its place)"
     )
+
+    assert expected == finding.reason
 
 
 @pytest.mark.parametrize(
@@ -1970,7 +2047,7 @@ def test_the_mask_is_not_blamed_where_it_hides_nothing(preferred: object, snapsh
     [
         pytest.param("580.65.06", "the driver shows 2 of them to one process (from driver R570 on", id="from-r570-on"),
         pytest.param("535.261.03", "the driver shows 1 of them to one process (before driver R570", id="before-r570"),
-        pytest.param("", "hangs on its release (before driver R570: one at most; from driver R570 on", id="unknown"),
+        pytest.param("", "depends on its release (before driver R570: one at most; from driver R570 on", id="unknown"),
     ],
 )
 def test_as_many_instances_are_told_as_the_driver_shows(release: str, words: str) -> None:
@@ -2732,7 +2809,7 @@ def test_without_a_local_rank_the_remedy_is_to_set_one() -> None:
     """
     (finding,) = found("out-of-range", 5, seen(4, launch_error=NO_RANK))
 
-    assert finding.remedy == "set LOCAL_RANK, by which each worker is told its device"
+    assert "set LOCAL_RANK, by which each worker is told its device" == finding.remedy
 
 
 @pytest.mark.parametrize(

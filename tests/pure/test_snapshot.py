@@ -243,6 +243,7 @@ def held(count: int, mask: str | None = None, **more: Any) -> Snapshot:
         pytest.param(held(1, "MIG-a", physical=DIVIDED, uuids=("GPU-0abc",)), False, id="told-by-its-device"),
         pytest.param(held(1, "MIG-a", physical=TWINS, uuids=("GPU-0abc",)), True, id="an-instance-and-a-whole-device"),
         pytest.param(held(0, "MIG-a", physical=DIVIDED, uuids=()), False, id="no-instance-is-shown"),
+        pytest.param(held(1, "MIG-a", physical=(*DIVIDED, LOST[1])), False, id="no-uuid-and-a-lost-device"),
         pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-2abc",)), False, id="the-same-device"),
         pytest.param(held(1, "2", physical=TWINS, uuids=("GPU-0abc",)), True, id="another-device"),
         pytest.param(held(2, "2,0", physical=TWINS, uuids=("GPU-0abc", "GPU-2abc")), True, id="another-order"),

@@ -168,7 +168,7 @@ def test_a_number_is_shown(number: int, shown: str) -> None:
     ("words", "line"),
     [
         pytest.param("out of memory", "out of memory", id="one-line"),
-        pytest.param("\n  out of memory  \nCompile with DSA", "out of memory  ", id="several-lines"),
+        pytest.param("\n  out of memory\nCompile with DSA", "out of memory", id="several-lines"),
         pytest.param(" \n", "RuntimeError", id="blank"),
     ],
 )

@@ -149,7 +149,7 @@ def CDLL(name):
         raise FileNotFoundError(f"Could not find module '{name}' (or one of its dependencies)")
 ctypes.CDLL = CDLL
 from safedev import _nvml
-print(json.dumps([_library.loads(_nvml.NAME), _library.loads(_driver.NAME), asked]))
+print(json.dumps([_library.can_load(_nvml.NAME), _library.can_load(_driver.NAME), asked]))
 """
 
     assert [False, True, ["nvml.dll", "nvcuda.dll"]] == on_windows(library, code)

@@ -410,7 +410,8 @@ def test_a_late_mask_of_as_many_devices_is_a_warning_where_one_is_made_current(f
     torch.cuda.is_available()
     os.environ["CUDA_VISIBLE_DEVICES"] = "3"
     with pytest.warns(
-        safedev.MaskWarning, match=r"^cuda:0 is not the device that CUDA_VISIBLE_DEVICES names now"
+        safedev.MaskWarning,
+        match=r"^CUDA_VISIBLE_DEVICES was changed after CUDA had started: cuda:0 may not be what it names",
     ) as caught:
         assert cuda(0) == safedev.set_device()
 

@@ -521,7 +521,7 @@ def test_torch_may_warn_where_a_library_of_the_driver_is(
     """
     NVML may fail to start, and so may the driver; torch warns of both.
     """
-    monkeypatch.setattr(_library, "loads", lambda name: name in there)
+    monkeypatch.setattr(_library, "can_load", lambda name: name in there)
 
     assert may_warn is MAY_WARN()
 

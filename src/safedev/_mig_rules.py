@@ -1,4 +1,4 @@
-"""The reasons that lie in MIG: instances, and the count of them that torch and the driver have."""
+"""The reasons that lie in MIG: which instances are visible, and how many."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _parts(device: PhysicalDevice, snapshot: Snapshot) -> str:
         return "it has no instance, so nothing of it is visible"
     if len(device.instances) == 1:
         return "it has 1 instance, and nothing else of it can be visible"
-    recent, shown = _many_instances(snapshot), "how many the driver shows to one process hangs on its release"
+    recent, shown = _many_instances(snapshot), "how many the driver shows to one process depends on its release"
     if recent is not None:
         shown = f"the driver shows {device.gpu_instances if recent else 1} of them to one process"
     return f"it has {len(device.instances)} instances, and {shown} ({_RULE[recent]})"
