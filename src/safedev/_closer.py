@@ -7,7 +7,7 @@ from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._misspelled import misspelled
 from safedev._quick import changed
 from safedev._sharing import read_launch
-from safedev._snapshot import OTHER_MASKS
+from safedev._snapshot import OTHER_MASKS, overtaken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def look_closer(
             snapshot.mask, snapshot.device_count or snapshot.accelerator_count, environ
         )
     exported = _library.environment(snapshot.mask.variable)
-    return changed(
+    closer = changed(
         snapshot,
         launch=launch,
         launch_error=error,
@@ -58,6 +58,18 @@ def look_closer(
         misspelled=misspelled(names) if snapshot.mask.raw is None else (),
         variables=environ.read(),
     )
+    if snapshot.driver_count is not None and (physical is not None or overtaken(closer)):
+        return changed(closer, inherited=is_inherited(snapshot, environ))
+    return closer
+
+
+def is_inherited(snapshot: Snapshot, environ: Variables) -> bool:
+    """Whether a mask is set, and this process was started with it and the order of the devices as they are now.
+
+    One that is not set may have been, when the driver started.
+    """
+    mask, order = snapshot.mask, environ.get("CUDA_DEVICE_ORDER")
+    return mask.raw is not None and _library.inherited({mask.variable: mask.raw, "CUDA_DEVICE_ORDER": order})
 
 
 def _machine(

@@ -10,7 +10,7 @@ from safedev import _library
 
 NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
-_NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
+_NOT_STARTED = {3, 34}  # CUDA_ERROR_NOT_INITIALIZED; CUDA_ERROR_STUB_LIBRARY: there is no driver behind the library
 
 # Asked of a driver that a child process of its own has started: each UUID as 32 hexadecimal digits.
 _ASK = """
@@ -38,7 +38,7 @@ def frozen_count() -> int | None:
         https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
     """
     answer = _library.ask(NAME, "cuDeviceGetCount")
-    if answer is None or answer[0] == _NOT_INITIALIZED:
+    if answer is None or answer[0] in _NOT_STARTED:
         return None
     status, count = answer
     return max(count, 0) if status == 0 else 0

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from safedev._mask import Mask
 
+ORDER = "CUDA_DEVICE_ORDER"
 _SPAWN = 'start it with the "spawn" or "forkserver" method, or fork before CUDA starts'
 
 
@@ -32,9 +33,11 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
         physical=physical,
         physical_count=_nvml.count() if physical is None else len(physical),
         uuids=_driver.uuids(),
-        variables={"CUDA_DEVICE_ORDER": world.get("CUDA_DEVICE_ORDER", "")},
+        variables={ORDER: world.get(ORDER, "")},
     )
     if not overtaken(held):
+        return None
+    if mask.raw is not None and _library.inherited({CUDA_VISIBLE_DEVICES: mask.raw, ORDER: world.get(ORDER)}):
         return None
     return f"{late(held)}\n  why: the driver reads the mask once, when it starts [mask-too-late]\n  fix: {ANEW}"
 
@@ -52,7 +55,7 @@ def forked() -> str | None:
 
 def not_in_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     """Say that the mask or the order, as ``os.environ`` has it, is not what libraries see; None where both are."""
-    here = {CUDA_VISIBLE_DEVICES: mask.raw, "CUDA_DEVICE_ORDER": world.get("CUDA_DEVICE_ORDER")}
+    here = {CUDA_VISIBLE_DEVICES: mask.raw, ORDER: world.get(ORDER)}
     name = _library.unseen(here)
     if name is None:
         return None

@@ -68,6 +68,25 @@ def unseen(variables: Mapping[str, str | None]) -> str | None:
     return None
 
 
+def inherited(variables: Mapping[str, str | None]) -> bool:
+    """Whether this process was started with *variables* as they are now; False where the system does not tell.
+
+    Args:
+        variables: Each name with its value; None: it is unset.
+
+    Source:
+        https://man7.org/linux/man-pages/man5/proc_pid_environ.5.html
+    """
+    from pathlib import Path  # only where there is something to explain
+
+    try:
+        text = os.fsdecode(Path("/proc/self/environ").read_bytes())
+    except OSError:
+        return False
+    began = dict(entry.partition("=")[::2] for entry in text.split("\0"))
+    return all(began.get(name) == value for name, value in variables.items())
+
+
 def can_load(name: str) -> bool:
     """Whether the library *name* can be had here; it is loaded, if it was not yet, and nothing in it is called."""
     try:

@@ -237,7 +237,7 @@ def physical_index(case: Diagnosis, found: Sequence[Finding]) -> Iterator[Findin
         # Once the driver has started, only the devices themselves can tell that the mask is still the one it read.
         visible = visible_devices(case.snapshot)
         holds = visible is not None and [*visible] == expected_devices(case.snapshot)
-        sure = case.snapshot.driver_count is None or holds
+        sure = case.snapshot.driver_count is None or case.snapshot.inherited or holds
         unless = "" if sure else ", unless the mask was changed after CUDA had started"
         yield Finding(
             code="physical-index",

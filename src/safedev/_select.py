@@ -254,6 +254,10 @@ def _of_late_mask(request: Request, snapshot: Snapshot, environ: Variables, *, d
     deep = deep or _rests_on_mask(snapshot)
     if snapshot.mask.raw is None or (snapshot.driver_count == len(snapshot.mask.entries) and not deep):
         return ""
+    from safedev import _closer
+
+    if _closer.is_inherited(snapshot, environ):
+        return ""
     diagnosis = _judge(request, snapshot, environ, deep=deep)
     if all(finding.code != "mask-too-late" for finding in diagnosis.findings):
         return ""

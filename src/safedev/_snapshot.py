@@ -137,6 +137,8 @@ class Snapshot:
         driver_release: The driver's version, as ``580.65.06``, where MIG plays a part; empty: unknown, or not asked.
         isolation: What the system shows of the host's devices, given to this container or not; None: not looked at.
         uuids: UUIDs of the visible devices by ordinal, from a driver that has started; None: unknown.
+        inherited: Whether a mask is set, and this process was started with it and the order as they are now: the driver
+            has read them; False: it was not, or that is not known, or nothing depends on it.
         exported: The mask as libraries of this process see it, where that is another than in ``os.environ``.
         misspelled: Names of variables that are nearly that of a mask, while none is set.
         refusal: What the driver said when a device was made current; empty: nothing.
@@ -163,6 +165,7 @@ class Snapshot:
     driver_release: str = ""
     isolation: Isolation | None = None
     uuids: tuple[str, ...] | None = None
+    inherited: bool = False
     exported: Mask | None = None
     misspelled: tuple[str, ...] = ()
     refusal: str = ""
@@ -228,6 +231,8 @@ def _lost(machine: Sequence[PhysicalDevice]) -> int:
 def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
     """Whether the mask, as it is now, is not the one that the driver started under; False where that cannot be told."""
     count, entries, machine = snapshot.driver_count, snapshot.mask.entries, snapshot.physical_count
+    if snapshot.inherited or any(defect.instead and defect.code != "mask-repeated" for defect in snapshot.mask.defects):
+        return False  # how the driver reads what nearly is a device is not known
     if count and not entries and snapshot.mask.raw is not None:
         return True  # it leaves nothing, and the driver has devices
     if count is not None and any(str(entry).startswith("MIG-") for entry in entries):
@@ -238,7 +243,7 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
         return False  # what is visible of it is its instances, and how many of them depends on the driver
     if not any(device.uuid for device in snapshot.physical or ()):
         if snapshot.mask.raw is None:
-            return count > machine  # fewer may as well be lost
+            return False  # fewer may as well be lost, and more be parts of one
         numbers = [entry for entry in entries if isinstance(entry, int)]
         here = next((n for n, entry in enumerate(numbers) if entry >= machine), len(numbers))
         return len(numbers) == len(entries) and here != count
@@ -249,7 +254,8 @@ def overtaken(snapshot: Snapshot) -> bool:  # noqa: PLR0911 - a table of cases
     if len(told) != count:
         return False  # which of them is the lost one cannot be told
     known = snapshot.uuids if snapshot.uuids is not None and len(snapshot.uuids) == count else told
-    return any(one not in {None, other} for one, other in zip(told, known, strict=True))
+    listed = {device.uuid for device in snapshot.physical or ()}  # another one may be that of a part of a device
+    return any(one not in {None, other} and other in listed for one, other in zip(told, known, strict=True))
 
 
 def _other_instance(snapshot: Snapshot) -> bool:

@@ -513,6 +513,42 @@ def test_numbers_beside_a_lost_device_mislead_no_request_by_uuid(
     assert "GPU-04040404-0000-4000-8000-000000000003" == uuids[index]
 
 
+@pytest.mark.parametrize(
+    ("mask", "settings"),
+    [
+        pytest.param("0,1", {"PRETEND_GPU_FASTEST": "2,0,1,3"}, id="equal-devices-in-another-order"),
+        pytest.param("0", {"PRETEND_GPU_MIG": "0:1/0,0:2/0"}, id="instances"),
+        pytest.param("0,1", {"PRETEND_GPU_MIG": "0:1/0,1:2/0", "PRETEND_DRIVER_RELEASE": "535.1"}, id="one-instance"),
+        pytest.param("0", {"PRETEND_GPU_MIG": "0:1/0", "PRETEND_NVML_FAIL": "nvmlDeviceGetMigMode:4"}, id="untold-mig"),
+        pytest.param("0,1,2,3", {"PRETEND_GPU_LOST": "3"}, id="a-lost-device"),
+        pytest.param("gpu-01010101", {"PRETEND_MASK_RULES": "uuid-case"}, id="another-reading-of-a-uuid"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "import sys; sys.modules['pynvml'] = None"], ids=["", "without-nvidia-ml-py"])
+def test_a_mask_that_nobody_has_changed_is_not_late(rig: Any, mask: str, settings: dict[str, str], before: str) -> None:
+    """
+    Whatever the driver makes of it: it is the one that the process was started with.
+    """
+    result = rig.call(
+        never_late, gpus=4, env={"CUDA_VISIBLE_DEVICES": mask}, settings=settings, before=before, fresh=True
+    )
+
+    assert "mask-too-late" not in result.value
+    assert [] == [one.message for one in result.warnings if "mask-too-late" in one.message]
+
+
+def never_late() -> list[str]:
+    import torch
+
+    import safedev
+
+    torch.cuda.init()
+    safedev.set_device(0)
+    safedev.set_device(0)
+    safedev.guard_visible_devices()
+    return [finding.code for finding in safedev.diagnose(0).findings]
+
+
 @pytest.mark.parametrize("mask", ["2", "0,2", "3", None])
 def test_a_lost_device_is_no_late_mask(rig: Any, mask: str | None) -> None:
     """

@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from safedev import _driver, _library
 
-NOT_INITIALIZED, NO_DEVICE = 3, 100  # of CUresult, in cuda.h
+NOT_INITIALIZED, STUB_LIBRARY, NO_DEVICE = 3, 34, 100  # of CUresult, in cuda.h
 TWO = ["000102030405060708090a0b0c0d0e0f", "101112131415161718191a1b1c1d1e1f"]
 AS_UUIDS = ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f")
 
@@ -57,6 +58,7 @@ def driver_that_says(monkeypatch: pytest.MonkeyPatch, answer: tuple[int, int] | 
     [
         pytest.param(None, None, id="not-loaded"),
         pytest.param((NOT_INITIALIZED, 0), None, id="loaded-and-asleep"),
+        pytest.param((STUB_LIBRARY, 0), None, id="no-driver-behind-the-library"),
         pytest.param((0, 2), 2, id="started"),
         pytest.param((0, 0), 0, id="started-with-no-device"),
         pytest.param((NO_DEVICE, 0), 0, id="an-error-counts-as-started"),
@@ -288,6 +290,38 @@ def test_a_library_is_not_loaded_for_the_asking() -> None:
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
 
     assert "[None, None, None] False\n" == told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "same"),
+    [
+        pytest.param("PATH", os.environ.get("PATH"), True, id="as-it-was"),
+        pytest.param("PATH", "elsewhere", False, id="another-value"),
+        pytest.param("PATH", None, False, id="unset-since"),
+        pytest.param("SAFEDEV_TEST", None, True, id="never-set"),
+        pytest.param("SAFEDEV_TEST", "1", False, id="set-since"),
+        pytest.param("SAFEDEV_TEST", "", False, id="set-since-and-empty"),
+    ],
+)
+def test_it_is_known_what_this_process_was_started_with(name: str, value: str | None, same: bool) -> None:
+    """
+    The system keeps the environment as it was then.
+    """
+    assert same is _library.inherited({name: value})
+    assert same is _library.inherited({"SAFEDEV_NONE": None, name: value})
+
+
+def test_where_the_system_does_not_tell_nothing_is_known_to_be_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    As on systems without /proc.
+    """
+
+    def fails(_: Path) -> bytes:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+
+    assert not _library.inherited({"SAFEDEV_TEST": None})
 
 
 @on_linux

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedev import _driver, _nvml, guard
+from safedev import _driver, _library, _nvml, guard
 from safedev._mask import parse_mask
 from safedev._snapshot import PhysicalDevice
 from safedev.errors import MaskError, MaskTooLateError, MaskWarning
@@ -1051,6 +1051,20 @@ def test_what_changes_nothing_is_never_too_late(
             monkeypatch.setenv(variable, value)
 
     assert inherited == guard_visible_devices(**arguments).raw
+
+
+def test_a_mask_that_the_process_was_started_with_is_never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    However many devices the driver shows: it has read that mask, and so has other reasons.
+    """
+    asked = []
+    started(monkeypatch, 1)
+    machine_of(monkeypatch, 4)
+    monkeypatch.setenv(MASK, "0,1")
+    monkeypatch.setattr(_library, "inherited", lambda variables: asked.append(variables) or True)
+
+    assert "0,1" == guard_visible_devices().raw
+    assert [{MASK: "0,1", ORDER: None}] == asked
 
 
 def test_in_a_process_forked_too_late_reading_warns(monkeypatch: pytest.MonkeyPatch) -> None:

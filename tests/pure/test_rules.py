@@ -1684,6 +1684,13 @@ AWAKE = seen(1, "2", driver_count=1, uuids=("GPU-2abc",))
     ("snapshot", "unless", "remedy", "suggestion"),
     [
         pytest.param(seen(1, "2"), "", "use cuda:0", "cuda:0", id="before-the-start"),
+        pytest.param(
+            seen(1, "2", driver_count=1, inherited=True),
+            "",
+            "use cuda:0",
+            "cuda:0",
+            id="the-process-was-started-with-it",
+        ),
         pytest.param(with_machine(AWAKE, "A", "A", "A"), "", "use cuda:0", "cuda:0", id="the-devices-tell"),
         pytest.param(
             with_machine(AWAKE, "A", "B", "A"),
