@@ -45,9 +45,9 @@ def count() -> int | None:
     started = _library.ask(NAME, "nvmlDeviceGetCount_v2")  # where torch has counted by it: it does answer
     if started is not None and started[0] == 0:
         return started[1]
-    return (
-        _bounded(lambda: _within_nvml(_count)) if _library.can_load(NAME) else None
-    )  # no thread for what is not there
+    if not _library.can_load(NAME):
+        return None  # no thread for what is not there
+    return _bounded(lambda: _within_nvml(_count))
 
 
 def inventory() -> tuple[PhysicalDevice, ...] | None:

@@ -85,6 +85,18 @@ def test_nvml_is_shut_again(monkeypatch: pytest.MonkeyPatch, answers: dict[str, 
     assert (1 if shut else 0) == stand_in.called.count("nvmlShutdown")
 
 
+def test_an_nvml_that_has_started_is_asked_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is neither loaded nor started once more.
+    """
+    asked = []
+    monkeypatch.setattr(_library, "ask", lambda *question: asked.append(question) or (0, 3))
+    monkeypatch.setattr(_library, "can_load", lambda name: pytest.fail("it is loaded"))
+
+    assert 3 == _nvml.count()
+    assert [(_nvml.NAME, "nvmlDeviceGetCount_v2")] == asked
+
+
 def test_without_the_library_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A machine without NVIDIA's driver is no error, and no thread is started for it.

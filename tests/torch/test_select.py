@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import safedev
-from safedev import _isolation, _nvml, _torch
+from safedev import _isolation, _library, _nvml, _torch
 from safedev._diagnosis import Diagnosis
 from safedev._request import request_for
 from safedev.testing._plugin import InstallFakeCuda
@@ -417,6 +417,20 @@ def test_a_late_mask_of_as_many_devices_is_a_warning_where_one_is_made_current(f
 
     assert (1, __file__) == (len(caught), caught[0].filename)
     assert (2,) == machine.visible
+
+
+def test_a_mask_that_this_process_was_started_with_is_no_warning(
+    fake_cuda: InstallFakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The driver has read it, whatever it made of it.
+    """
+    fake_cuda(4, environ={"CUDA_VISIBLE_DEVICES": "2"})
+    torch.cuda.init()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "3"
+    monkeypatch.setattr(_library, "inherited", lambda _: True)
+
+    assert cuda(0) == safedev.set_device()
 
 
 @pytest.mark.parametrize(
