@@ -25,6 +25,8 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     count = _driver.frozen_count()
     if count is None:
         return None
+    if mask.raw is not None and _library.inherited({CUDA_VISIBLE_DEVICES: mask.raw, ORDER: world.get(ORDER)}):
+        return None  # the driver has read it
     physical = _nvml.inventory()
     held = Snapshot(
         mask=mask,
@@ -36,8 +38,6 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
         variables={ORDER: world.get(ORDER, "")},
     )
     if not overtaken(held):
-        return None
-    if mask.raw is not None and _library.inherited({CUDA_VISIBLE_DEVICES: mask.raw, ORDER: world.get(ORDER)}):
         return None
     return f"{late(held)}\n  why: the driver reads the mask once, when it starts [mask-too-late]\n  fix: {ANEW}"
 
