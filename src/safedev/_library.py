@@ -83,7 +83,7 @@ def inherited(variables: Mapping[str, str | None]) -> bool:
         text = os.fsdecode(Path("/proc/self/environ").read_bytes())
     except OSError:
         return False
-    began = dict(entry.partition("=")[::2] for entry in text.split("\0"))
+    began = {name: value for name, _, value in (entry.partition("=") for entry in text.split("\0"))}
     return all(began.get(name) == value for name, value in variables.items())
 
 

@@ -389,6 +389,11 @@ def test_several_processes_without_a_local_rank_are_refused(environ: dict[str, s
             id="incomplete",
         ),
         pytest.param(
+            {"SLURM_LOCALID": "2", "SLURM_NTASKS": "4", "SLURM_PROCID": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "5"},
+            "not believed: OMPI_COMM_WORLD_LOCAL_RANK='5', SLURM_LOCALID='2', since",
+            id="two-of-them",
+        ),
+        pytest.param(
             openmpi(5, 2, rank=0), "not believed: OMPI_COMM_WORLD_LOCAL_RANK='5', since", id="contradicts-itself"
         ),
         pytest.param(

@@ -1657,6 +1657,15 @@ def test_a_device_by_two_beginnings_of_its_uuid_is_a_repetition() -> None:
     assert (12, 18) == case.findings[0].span
 
 
+def test_a_repetition_before_the_end_of_the_list_is_told() -> None:
+    """
+    And once, however often the device is named.
+    """
+    (finding,) = found("mask-repeated", 0, with_machine(seen(0, "GPU-1,GPU-0,GPU-0a,GPU-0ab,GPU-9"), "A", "A"))
+
+    assert "name each device once: CUDA_VISIBLE_DEVICES=GPU-1abc,GPU-0abc" == finding.remedy
+
+
 @pytest.mark.parametrize(
     ("preferred", "snapshot"),
     [
