@@ -1632,6 +1632,15 @@ def test_on_rocm_amds_tool_is_named(code: str, preferred: object, snapshot: Snap
     assert "nvidia-smi" not in finding.remedy
 
 
+def test_on_rocm_the_uuids_are_listed_by_amds_tool() -> None:
+    """
+    With the option that shows them.
+    """
+    (finding,) = found("not-visible", "GPU-1", replace(rocm(1), found=()))
+
+    assert "rocm-smi --showuniqueid lists the UUIDs of the machine" == finding.remedy
+
+
 def test_a_uuid_is_not_sought_in_a_mask_that_is_not_in_force() -> None:
     """
     What is to be done about it is told already.
@@ -2012,6 +2021,11 @@ def test_a_mask_of_rocr_with_fewer_commas_than_devices_is_not_read() -> None:
         pytest.param("mask-mig", divided(1, (2, (ONE, TWO)), mask="MIG-1,MIG-9", driver_count=1), id="one-is-not-here"),
         pytest.param("mask-mig", seen(0, "MIG-1,MIG-2"), id="none-is-visible"),
         pytest.param("count-disagrees", divided(1, (2, (ONE, TWO)), driver_count=1), id="the-driver-has-counted"),
+        pytest.param(
+            "count-disagrees",
+            divided(1, (2, (ONE, TWO)), driver_count=1, uuids=("GPU-0abc",)),
+            id="the-driver-tells-the-whole-device",
+        ),
     ],
 )
 def test_of_instances_nothing_is_said_that_is_not_so(code: str, snapshot: Snapshot) -> None:
