@@ -82,9 +82,9 @@ def rewrite(case: Diagnosis) -> str:
 
 
 def _and_then(case: Diagnosis, mask: str) -> str:
-    """What to ask for besides, where *mask* shows fewer devices than the request needs; empty if one is not visible."""
+    """What to ask for besides, where *mask* shows fewer devices than the request needs; empty if one cannot be had."""
     number, asked = len(mask.split(",")), case.request.ordinal
-    if asked is None or asked < number or case.snapshot.device_count < number:
+    if asked is None or asked < number or case.snapshot.device_count < number or case.snapshot.refused:
         return ""
     return ", and use cuda:0" if number == 1 else f", and use one of cuda:0 to cuda:{number - 1}"
 

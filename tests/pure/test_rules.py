@@ -1541,6 +1541,12 @@ def test_the_devices_to_use_are_named(snapshot: Snapshot, remedy: str) -> None:
             id="fewer-than-the-request-needs",
         ),
         pytest.param(0, seen(1, "0x1"), "write CUDA_VISIBLE_DEVICES=1", id="as-many-as-the-request-needs"),
+        pytest.param(
+            1,
+            seen(1, "0x1", driver_count=1, refusal=LOST, refused=("cuda:0",)),
+            "write CUDA_VISIBLE_DEVICES=1",
+            id="a-device-has-refused",
+        ),
         pytest.param(None, seen(1, "0x1"), "write CUDA_VISIBLE_DEVICES=1", id="no-ordinal-is-asked-for"),
         pytest.param(
             1,
