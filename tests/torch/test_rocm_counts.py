@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import safedev
-from safedev import _nvml
+from safedev import _driver, _nvml
 from safedev._collect import collect
 from safedev._rocm import hip_entries, rocr_entries
 from safedev.testing._environment import in_environment
@@ -25,6 +25,7 @@ def rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "hip", "6.4")
     monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: True)
     monkeypatch.setattr(torch.cuda, "_raw_device_count_amdsmi", lambda: GPUS)
+    monkeypatch.setattr(_driver, "in_bad_fork", lambda: False)  # another test of this process may have armed torch
     for name in ("count", "inventory", "cuda_version"):
         monkeypatch.setattr(_nvml, name, lambda: None)
 
