@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safedev import _driver, _library, _nvml
-from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
+from safedev._mask import CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._misspelled import misspelled
 from safedev._quick import changed
 from safedev._sharing import read_launch
@@ -68,8 +68,8 @@ def is_inherited(snapshot: Snapshot, environ: Variables) -> bool:
 
     One that is not set may have been, when the driver started.
     """
-    mask, order = snapshot.mask, environ.get("CUDA_DEVICE_ORDER")
-    return mask.raw is not None and _library.inherited({mask.variable: mask.raw, "CUDA_DEVICE_ORDER": order})
+    mask, order = snapshot.mask, environ.get(CUDA_DEVICE_ORDER)
+    return mask.raw is not None and _library.inherited({mask.variable: mask.raw, CUDA_DEVICE_ORDER: order})
 
 
 def _machine(

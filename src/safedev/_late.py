@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from safedev import _driver, _library, _nvml
-from safedev._mask import CUDA_VISIBLE_DEVICES
+from safedev._mask import CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES
 from safedev._snapshot import ANEW, Snapshot, late, overtaken
 from safedev._text import counted, quoted, state
 from safedev.errors import MaskError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from safedev._mask import Mask
 
-ORDER = "CUDA_DEVICE_ORDER"
 _SPAWN = 'start it with the "spawn" or "forkserver" method, or fork before CUDA starts'
 
 
@@ -25,7 +24,7 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     count = _driver.frozen_count()
     if count is None:
         return None
-    if mask.raw is not None and _library.inherited({CUDA_VISIBLE_DEVICES: mask.raw, ORDER: world.get(ORDER)}):
+    if mask.raw is not None and _library.inherited(_settings(mask, world)):
         return None  # the driver has read it
     physical = _nvml.inventory()
     held = Snapshot(
@@ -35,11 +34,16 @@ def out_of_force(mask: Mask, world: Mapping[str, str]) -> str | None:
         physical=physical,
         physical_count=_nvml.count() if physical is None else len(physical),
         uuids=_driver.uuids(),
-        variables={ORDER: world.get(ORDER, "")},
+        variables={CUDA_DEVICE_ORDER: world.get(CUDA_DEVICE_ORDER, "")},
     )
     if not overtaken(held):
         return None
     return f"{late(held)}\n  why: the driver reads the mask once, when it starts [mask-too-late]\n  fix: {ANEW}"
+
+
+def _settings(mask: Mask, world: Mapping[str, str]) -> dict[str, str | None]:
+    """What decides which devices the driver shows, and in which order."""
+    return {CUDA_VISIBLE_DEVICES: mask.raw, CUDA_DEVICE_ORDER: world.get(CUDA_DEVICE_ORDER)}
 
 
 def forked() -> str | None:
@@ -55,7 +59,7 @@ def forked() -> str | None:
 
 def not_in_force(mask: Mask, world: Mapping[str, str]) -> str | None:
     """Say that the mask or the order, as ``os.environ`` has it, is not what libraries see; None where both are."""
-    here = {CUDA_VISIBLE_DEVICES: mask.raw, ORDER: world.get(ORDER)}
+    here = _settings(mask, world)
     name = _library.unseen(here)
     if name is None:
         return None

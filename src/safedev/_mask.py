@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"  # what numbers in it count by
 
 # `int()` of more digits than this fails (and torch with it), or takes quadratic time on older Pythons.
 _MOST_DIGITS = 4300

@@ -9,7 +9,7 @@ import warnings
 import torch
 
 from safedev import _driver, _library, _nvml
-from safedev._mask import CUDA_VISIBLE_DEVICES, parse_mask
+from safedev._mask import CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES, parse_mask
 from safedev._quick import changed
 from safedev._resolve import too_old
 from safedev._rocm import HIP_VISIBLE_DEVICES
@@ -245,8 +245,8 @@ def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[
         wanted = uuid[4:].lower()
         return tuple(n for n, one in enumerate(known) if one[4:].lower().startswith(wanted))
 
-    order = environ.get("CUDA_DEVICE_ORDER")
-    in_force = _library.unseen({snapshot.mask.variable: snapshot.mask.raw, "CUDA_DEVICE_ORDER": order}) is None
+    order = environ.get(CUDA_DEVICE_ORDER)
+    in_force = _library.unseen({snapshot.mask.variable: snapshot.mask.raw, CUDA_DEVICE_ORDER: order}) is None
     entries = snapshot.mask.entries[: snapshot.device_count] if in_force else ()
     if "/" in uuid:  # the older spelling of an instance, which no driver tells
         return tuple(n for n, entry in enumerate(entries) if str(entry).lower() == uuid.lower())
@@ -261,7 +261,7 @@ def _locate(uuid: str, snapshot: Snapshot, environ: Mapping[str, str]) -> tuple[
         and (physical := _nvml.inventory())
         and not any(device.mig for device in physical)
     ):
-        shown = visible_devices(changed(snapshot, physical=physical, variables={"CUDA_DEVICE_ORDER": order or ""}))
+        shown = visible_devices(changed(snapshot, physical=physical, variables={CUDA_DEVICE_ORDER: order or ""}))
         if shown is not None and all(device.uuid for device in shown):
             return fitting(device.uuid for device in shown)
     known = _driver.uuids_from_child() if snapshot.device_count else ()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from safedev._index import index_of, is_uuid
-from safedev._mask import CUDA_VISIBLE_DEVICES, Mask, parse_mask, rewriting
+from safedev._mask import CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES, Mask, parse_mask, rewriting
 from safedev._text import counted, marked, quoted, quoted_number
 from safedev.errors import MaskError, MaskTooLateError, MaskWarning
 
@@ -33,7 +33,6 @@ else:
 
 __all__ = ["Devices", "Mask", "guard_visible_devices"]
 
-CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _MOST_WARNED = 3  # defects of one mask; the first of them are enough to see what is wrong
 _MOST = 10**9  # what a number must be below, to be a device at all
